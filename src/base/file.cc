@@ -1,0 +1,202 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace denseformer {
+namespace {
+
+IoFault& Fault() {
+  static IoFault fault;
+  return fault;
+}
+
+// The error of `operation` as the test wants it, or 0.
+int InjectedError(IoOperation operation, const std::string& path) {
+  return Fault() ? Fault()(operation, path) : 0;
+}
+
+// Runs `call` (which returns -1 and sets errno on failure) unless a fault is injected; returns
+// errno.
+template <class F>
+int Attempt(IoOperation operation, const std::string& path, F call) {
+  if (const int injected = InjectedError(operation, path)) return injected;
+  for (;;) {
+    if (call() != -1) return 0;
+    if (errno != EINTR) return errno;
+  }
+}
+
+std::string Parent(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+void SetIoFaultForTesting(IoFault fault) { Fault() = std::move(fault); }
+
+std::string ReadFile(const std::string& path, size_t most) {
+  const MappedFile file(path);
+  if (file.size() > most) {
+    Throw(ErrorCode::kInvalid, "{}: {} bytes, expected at most {}", path, file.size(), most);
+  }
+  return std::string(reinterpret_cast<const char*>(file.data()), file.size());
+}
+
+OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
+  const int error = Attempt(IoOperation::kOpen, path_, [&] {
+    fd_ = open(path_.c_str(), flags, 0666);
+    return fd_;
+  });
+  if (error != 0) ThrowErrno(error, "cannot open {} for writing", path_);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void OutputFile::Write(const void* data, size_t size) {
+  const char* from = static_cast<const char*>(data);
+  while (size > 0) {
+    ssize_t written = 0;
+    const int error = Attempt(IoOperation::kWrite, path_, [&] {
+      // One call moves at most 2 GB on Linux, and a fault should be able to strike between two.
+      written = write(fd_, from, std::min<size_t>(size, size_t{1} << 30));
+      return written;
+    });
+    if (error != 0) ThrowErrno(error, "cannot write to {}", path_);
+    from += written;
+    size -= static_cast<size_t>(written);
+    size_ += static_cast<uint64_t>(written);
+  }
+}
+
+void OutputFile::Sync() {
+  const int error = Attempt(IoOperation::kSync, path_, [&] { return fsync(fd_); });
+  if (error != 0) ThrowErrno(error, "cannot sync {}", path_);
+}
+
+void OutputFile::Close() {
+  const int fd = std::exchange(fd_, -1);
+  if (fd < 0) return;
+  const int error = InjectedError(IoOperation::kClose, path_);
+  if (close(fd) != 0 || error != 0)
+    ThrowErrno(error != 0 ? error : errno, "cannot close {}", path_);
+}
+
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, getpid())) {
+  out_ = std::make_unique<OutputFile>(temporary_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!committed_) unlink(temporary_.c_str());
+}
+
+void AtomicFile::Commit() {
+  out_->Sync();
+  out_->Close();
+  RenameDurably(temporary_, path_);
+  committed_ = true;
+}
+
+void WriteFileAtomic(const std::string& path, std::string_view content) {
+  AtomicFile file(path);
+  file.Write(content);
+  file.Commit();
+}
+
+void RenameDurably(const std::string& from, const std::string& to) {
+  const int error =
+      Attempt(IoOperation::kRename, to, [&] { return rename(from.c_str(), to.c_str()); });
+  if (error != 0) ThrowErrno(error, "cannot rename {} to {}", from, to);
+  SyncDirectory(Parent(to));
+}
+
+void SyncDirectory(const std::string& directory) {
+  int fd = -1;
+  const int error = Attempt(IoOperation::kSyncDirectory, directory, [&] {
+    fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd;
+  });
+  if (error != 0) ThrowErrno(error, "cannot open directory {}", directory);
+  const int result = fsync(fd);
+  const int sync_error = errno;
+  close(fd);
+  // Some file systems do not support fsync on a directory; nothing more can be done there.
+  if (result != 0 && sync_error != EINVAL)
+    ThrowErrno(sync_error, "cannot sync directory {}", directory);
+}
+
+void RemoveFile(const std::string& path) {
+  const int error = Attempt(IoOperation::kRemove, path, [&] { return unlink(path.c_str()); });
+  if (error != 0 && error != ENOENT) ThrowErrno(error, "cannot remove {}", path);
+}
+
+bool FileExists(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0;
+}
+
+uint64_t FileSize(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) ThrowErrno(errno, "cannot read {}", path);
+  return static_cast<uint64_t>(info.st_size);
+}
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) ThrowErrno(errno, "cannot open {}", path);
+  struct stat info;
+  if (fstat(fd, &info) != 0) {
+    const int error = errno;
+    close(fd);
+    ThrowErrno(error, "cannot read {}", path);
+  }
+  if (S_ISDIR(info.st_mode)) {
+    close(fd);
+    Throw(ErrorCode::kInvalid, "{} is a directory, expected a file", path);
+  }
+  size_ = static_cast<size_t>(info.st_size);
+  if (size_ > 0) {
+    void* mapped = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
+    if (mapped == MAP_FAILED) {
+      const int error = errno;
+      close(fd);
+      ThrowErrno(error, "cannot map {}", path);
+    }
+    data_ = static_cast<std::byte*>(mapped);
+  }
+  close(fd);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+FileLock::FileLock(const std::string& path, const std::string& what) {
+  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd_ < 0) ThrowErrno(errno, "cannot open {}", path);
+  if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    close(fd_);
+    if (error == EWOULDBLOCK) {
+      Throw(ErrorCode::kBusy, "{} is in use by another process (lock {}); wait for it or stop it",
+            what, path);
+    }
+    ThrowErrno(error, "cannot lock {}", path);
+  }
+}
+
+FileLock::~FileLock() { close(fd_); }
+
+}  // namespace denseformer

@@ -1,0 +1,43 @@
+// ParallelRun on std::thread: for the thread sanitizer, which does not see OpenMP's
+// synchronisation.
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/parallel.h"
+
+namespace denseformer {
+namespace {
+thread_local bool inside_task = false;
+}  // namespace
+
+void ParallelRun(int tasks, TaskFunction run, void* context) {
+  if (tasks <= 1 || inside_task) {
+    for (int task = 0; task < tasks; ++task) run(context, task);
+    return;
+  }
+  std::exception_ptr failure;
+  std::mutex mutex;
+  std::atomic<int> next{0};
+  auto work = [&] {
+    inside_task = true;
+    for (int task = next++; task < tasks; task = next++) {
+      try {
+        run(context, task);
+      } catch (...) {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+    inside_task = false;
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < std::min(tasks, NumThreads()); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace denseformer

@@ -1,0 +1,127 @@
+#include "base/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace denseformer {
+namespace {
+
+template <class T>
+T ParseNumber(std::string_view what, std::string_view text, T low, T high, const char* kind) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  if (text.empty() || status == std::errc::invalid_argument || stop != end) {
+    Throw(ErrorCode::kUsage, "{}: got '{}', expected {}", what, text, kind);
+  }
+  if (status == std::errc::result_out_of_range || !(value >= low && value <= high)) {
+    Throw(ErrorCode::kUsage, "{}: got {}, expected {} from {} to {}", what, text, kind, low, high);
+  }
+  return value;
+}
+
+int EditDistance(std::string_view a, std::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    int diagonal = row[0];
+    row[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const int substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string Scaled(double value, double base, const char* const* units, int count) {
+  int unit = 0;
+  while (std::abs(value) >= base && unit + 1 < count) {
+    value /= base;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} {}", value, units[0])
+                   : fmt::format("{:.2f} {}", value, units[unit]);
+}
+
+}  // namespace
+
+int64_t ParseInt(std::string_view what, std::string_view text, int64_t low, int64_t high) {
+  return ParseNumber<int64_t>(what, text, low, high, "a whole number");
+}
+
+double ParseDouble(std::string_view what, std::string_view text, double low, double high) {
+  return ParseNumber<double>(what, text, low, high, "a number");
+}
+
+std::string Nearest(std::string_view word, const std::vector<std::string>& known) {
+  std::string best;
+  int best_distance = std::max<int>(2, static_cast<int>(word.size()) / 3) + 1;
+  for (const std::string& candidate : known) {
+    const int distance = EditDistance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string DidYouMean(std::string_view word, const std::vector<std::string>& known) {
+  const std::string nearest = Nearest(word, known);
+  return nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest);
+}
+
+std::vector<std::string> Split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (;;) {
+    const size_t at = text.find(separator);
+    parts.emplace_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::string Join(const std::vector<std::string>& parts, std::string_view separator) {
+  return fmt::format("{}", fmt::join(parts, separator));
+}
+
+std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n\v\f";
+  const size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+std::string WithCommas(int64_t value) {
+  std::string digits = fmt::format("{}", value);
+  const int first = value < 0 ? 1 : 0;
+  for (int at = static_cast<int>(digits.size()) - 3; at > first; at -= 3) digits.insert(at, ",");
+  return digits;
+}
+
+std::string HumanBytes(double bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  return Scaled(bytes, 1024, kUnits, 5);
+}
+
+std::string HumanCount(double value) {
+  static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
+  std::string text = Scaled(value, 1000, kUnits, 6);
+  if (text.back() == ' ') text.pop_back();
+  return text;
+}
+
+std::string HumanDuration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  const int64_t total = std::llround(seconds);
+  const int64_t hours = total / 3600, minutes = total / 60 % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60)
+                   : fmt::format("{}:{:02}", minutes, total % 60);
+}
+
+}  // namespace denseformer

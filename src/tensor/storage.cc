@@ -1,0 +1,58 @@
+#include "tensor/storage.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+
+namespace denseformer {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+size_t RoundUp(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+Storage::Storage(size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  const bool huge = bytes >= kHugePage;
+  const size_t alignment = huge ? kHugePage : kAlignment;
+  const size_t rounded = RoundUp(bytes, alignment);
+  data_ = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
+  if (data_ == nullptr) {
+    Throw(ErrorCode::kUnsupported, "not enough memory: {} asked for; use a smaller batch or model",
+          HumanBytes(static_cast<double>(bytes)));
+  }
+  if (huge) madvise(data_, rounded, MADV_HUGEPAGE);
+  std::memset(data_, 0, rounded);
+}
+
+Storage::~Storage() { std::free(data_); }
+
+Storage::Storage(Storage&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Storage& Storage::operator=(Storage&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Tensor Arena::Allocate(DType dtype, Shape shape) {
+  const size_t offset = used_;
+  used_ += RoundUp(static_cast<size_t>(shape.count()) * SizeOf(dtype), kAlignment);
+  peak_ = std::max(peak_, used_);
+  // A measuring arena gives tensors with a shape but no memory; nobody may touch them.
+  if (measuring_) return Tensor(nullptr, dtype, shape);
+  DF_CHECK_MSG(used_ <= storage_.bytes(), "arena of {} bytes", storage_.bytes());
+  return Tensor(static_cast<char*>(storage_.data()) + offset, dtype, shape);
+}
+
+}  // namespace denseformer
