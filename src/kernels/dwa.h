@@ -1,0 +1,59 @@
+// Depth-weighted average over a depth history: the engine behind include/denseformer/dwa.h.
+//
+//   forward   Y_i  = sum over j in S_i of alpha_ij X_j
+//   backward  dX_j = (dY_j where depth j has no module) + sum over readers i of alpha_ij dY_i
+//             dalpha_ij = <X_j, dY_i>
+//
+// Forward looks ahead: at every G-th module one pass over the old history gives that average and
+// the fp32 partial sums of the next modules, which then add only the newest sources. Backward
+// pulls: one pass at depth j reads X_j and every dY_i that used it.
+#ifndef DENSEFORMER_KERNELS_DWA_H_
+#define DENSEFORMER_KERNELS_DWA_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "denseformer/depth_pattern.h"
+#include "tensor/storage.h"
+#include "tensor/tensor.h"
+
+namespace denseformer {
+
+// Plans and runs the averages of one model over up to `rows` rows of `cols` elements. Holds scratch
+// only; history, weights and gradients belong to the caller. One object serves one pass at a time.
+class DepthAverager {
+ public:
+  // Takes its scratch from `arena` (which may be measuring).
+  DepthAverager(const DepthPattern& pattern, int64_t rows, int64_t cols, Arena& arena);
+  ~DepthAverager();
+  DepthAverager(DepthAverager&&) noexcept;
+
+  // alphas[i] points to the weights of the module after block i, in the order of
+  // pattern.sources(i); null where there is none; size depth + 1. The pointers must stay valid
+  // through the pass.
+  void StartForward(std::span<const float* const> alphas);
+
+  // Y of the module after block `depth`; to be called for every module in ascending order.
+  // newest: X_depth in fp32 [N, D]; history[j] (j < depth): X_j, fp32 or bf16 [N, D], for every
+  // source; y: fp32 [N, D], may alias newest.
+  void Forward(int depth, const Tensor& newest, std::span<const Tensor> history, const Tensor& y);
+
+  // Gradient of X_depth, for depth from d down to 0. x: X_depth as the averages read it (fp32 or
+  // bf16); empty where nobody reads it, then dx is left alone. dy[i]: dY_i fp32 [N, D] of every
+  // module that reads X_depth. dx: fp32 [N, D]: where `depth` has a module it is overwritten, else
+  // it holds dY_depth and is added to. dalphas[i]: as alphas, added to. The same bits whatever the
+  // number of threads.
+  void Backward(int depth, const Tensor& x, std::span<const Tensor> dy,
+                std::span<const float* const> alphas, std::span<float* const> dalphas,
+                const Tensor& dx);
+
+ private:
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_KERNELS_DWA_H_

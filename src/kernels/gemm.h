@@ -1,0 +1,62 @@
+// Matrix products on oneDNN; gemm_onednn.cc is the only file that knows it.
+//
+// A Linear layer is y = x W^T (+ bias), W [out, in]. Compute is fp32 or bf16 with fp32 sums; the
+// weights' master copy is always fp32.
+#ifndef DENSEFORMER_KERNELS_GEMM_H_
+#define DENSEFORMER_KERNELS_GEMM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tensor/tensor.h"
+
+namespace denseformer {
+
+// A weight matrix made ready for products: in bf16 a copy in the layout that the matrix units read,
+// in fp32 a view of the master.
+class PackedWeight {
+ public:
+  // For W [out, in] held at `master`, which must outlive this object. `for_backward` also prepares
+  // for dy W.
+  PackedWeight(const Tensor& master, DType compute, bool for_backward);
+  ~PackedWeight();
+  PackedWeight(PackedWeight&&) noexcept;
+  PackedWeight& operator=(PackedWeight&&) noexcept;
+
+  // Brings the copies up to date with the master; to be called after each change of it.
+  void Refresh();
+
+  int64_t out() const;
+  int64_t in() const;
+  DType compute() const;
+  // Bytes of the copies.
+  static size_t CopyBytes(int64_t out, int64_t in, DType compute, bool for_backward);
+
+  struct Impl;
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// y [N, out] = x [N, in] W^T (+ bias [out] fp32, may be empty). x has the compute dtype, y the
+// compute dtype or fp32.
+void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
+                   const Tensor& y);
+
+// dx [N, in] = dy [N, out] W. dy has the compute dtype, dx the compute dtype or fp32.
+void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx);
+
+// dweight [out, in] fp32 += dy^T x. The same bits whatever the number of threads.
+void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight);
+
+// dbias [out] fp32 += sum of the rows of dy.
+void LinearBackwardBias(const Tensor& dy, const Tensor& dbias);
+
+// "oneDNN 2.6.3, AMX".
+std::string GemmDescription();
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_KERNELS_GEMM_H_
