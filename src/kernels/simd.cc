@@ -30,7 +30,7 @@ void LimitSimdTargets() {
   [[maybe_unused]] static const bool once = [] {
     const int64_t allowed = AllowedTargets();
     hwy::SetSupportedTargetsForTest(allowed != 0 ? allowed : HWY_STATIC_TARGET);
-    hwy::GetChosenTarget().Update();
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     return true;
   }();
 }
