@@ -1,0 +1,19 @@
+// Being asked to stop: SIGINT (Ctrl-C) and SIGTERM set a flag that long work looks at between two
+// pieces, so that it can save or clean up first. A second signal ends the process at once.
+#ifndef DENSEFORMER_BASE_SIGNAL_H_
+#define DENSEFORMER_BASE_SIGNAL_H_
+
+namespace denseformer {
+
+// Installs the handlers; calling it again changes nothing.
+void CatchInterrupts();
+
+// Whether a signal has come since CatchInterrupts().
+bool Interrupted();
+
+// Throws kInterrupted where a signal has come; `what` names the work that ends ("data prepare").
+void ThrowIfInterrupted(const char* what);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_BASE_SIGNAL_H_

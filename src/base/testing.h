@@ -1,0 +1,69 @@
+// Helpers of the tests; no part of the library.
+#ifndef DENSEFORMER_BASE_TESTING_H_
+#define DENSEFORMER_BASE_TESTING_H_
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace denseformer {
+
+// A directory of its own, removed with its content at the end.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    path_ = (std::filesystem::temp_directory_path() / "denseformer-test-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr) ThrowErrno(errno, "cannot make a directory {}", path_);
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+  // Names of what it holds, sorted.
+  std::vector<std::string> List() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  std::string path_;
+};
+
+// The message of the Error that `call` throws, or "no error".
+template <class F>
+std::string ErrorOf(F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Data for extra tests (DENSEFORMER_SHARED, or ../shared beside the source tree); "" where absent.
+// A test that wants it skips itself with a message.
+inline std::string SharedData(const std::string& name) {
+  const char* given = std::getenv("DENSEFORMER_SHARED");
+  const std::string root =
+      given != nullptr ? given : std::string(DENSEFORMER_SOURCE_DIR) + "/../shared";
+  const std::string path = root + "/data/" + name;
+  return std::filesystem::exists(path) ? path : "";
+}
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_BASE_TESTING_H_

@@ -1,0 +1,89 @@
+// The frame of the program: help, version, wrong calls, exit status, output that cannot be written.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/testing.h"
+#include "cli/run_program.h"
+
+namespace denseformer {
+namespace {
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+int Lines(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST(CliTest, HelpListsCommands) {
+  for (const char* flag : {"--help", "-h"}) {
+    const ProgramResult result = RunProgram({flag});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_TRUE(Contains(result.out, "Usage: denseformer"));
+    EXPECT_TRUE(Contains(result.out, "data"));
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+TEST(CliTest, CommandHelpHasExamplesAndCommonOptions) {
+  const ProgramResult result = RunProgram({"data", "info", "--help"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_TRUE(Contains(result.out, "Usage: denseformer data info"));
+  EXPECT_TRUE(Contains(result.out, "Examples:"));
+  EXPECT_TRUE(Contains(result.out, "--json"));
+  EXPECT_TRUE(Contains(result.out, "--threads"));
+}
+
+TEST(CliTest, Version) {
+  const ProgramResult result = RunProgram({"--version"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.out.rfind("denseformer ", 0), 0u);
+  EXPECT_EQ(Lines(result.out), 1);
+}
+
+TEST(CliTest, WrongCallsGetOneLineAndStatus2) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{}, "subcommand is required"},
+      {{"dta"}, "unknown command 'dta' (did you mean 'data'?); see 'denseformer --help'"},
+      {{"data", "inof"}, "unknown command 'inof' (did you mean 'info'?)"},
+      {{"data"}, "see 'denseformer data --help'"},
+      {{"data", "info", "--vocb", "3"}, "unknown option '--vocb' (did you mean '--vocab'?)"},
+      {{"data", "info", "x", "--vocb=3"}, "unknown option '--vocb' (did you mean '--vocab'?)"},
+      {{"data", "info"}, "PATH is required"},
+      {{"data", "info", "x", "--vocab", "3x"}, "--vocab"},
+      {{"data", "info", "x", "--threads", "0"}, "--threads"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const ProgramResult result = RunProgram(arguments);
+    EXPECT_EQ(result.status, 2) << message;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(Lines(result.err), 1) << result.err;
+    EXPECT_TRUE(Contains(result.err, message)) << result.err;
+  }
+}
+
+TEST(CliTest, FailureGetsStatus1) {
+  const ProgramResult result = RunProgram({"data", "info", "/no/such/file"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "error: cannot open /no/such/file: No such file or directory\n");
+}
+
+TEST(CliTest, FullDiskOnStdoutIsAnError) {
+  const ProgramResult result = RunProgram({"--help"}, "", "", ">/dev/full");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "error: cannot write to standard output: No space left on device\n");
+}
+
+TEST(CliTest, ClosedPipeIsAnError) {
+  // The reader of the pipe has gone before the program starts.
+  const TemporaryDirectory scratch;
+  const std::string fifo = scratch / "fifo";
+  const ProgramResult result =
+      RunProgram({"--help"}, "",
+                 "mkfifo " + fifo + "; (exec <" + fifo + ") & exec 3>" + fifo + "; wait;", ">&3");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "error: cannot write to standard output: Broken pipe\n");
+}
+
+}  // namespace
+}  // namespace denseformer

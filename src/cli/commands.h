@@ -1,0 +1,17 @@
+// The table of commands, in the order in which --help lists them.
+#ifndef DENSEFORMER_CLI_COMMANDS_H_
+#define DENSEFORMER_CLI_COMMANDS_H_
+
+#include "cli/command.h"
+
+namespace denseformer {
+
+void AddData(CLI::App& app, CommonOptions& common);
+
+inline constexpr Command kCommands[] = {
+    {"data", "Turn text into token files, and look into token files", AddData},
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_CLI_COMMANDS_H_

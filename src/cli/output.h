@@ -1,0 +1,30 @@
+// Results on stdout. Each write is checked: a full disk or a closed pipe is an Error, never a
+// silently shortened result.
+#ifndef DENSEFORMER_CLI_OUTPUT_H_
+#define DENSEFORMER_CLI_OUTPUT_H_
+
+#include <fmt/format.h>
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+#include <utility>
+
+namespace denseformer {
+
+// Buffered; throws kIo.
+void WriteStdout(std::string_view text);
+// Pushes out what is buffered; main calls it once more at the end.
+void FlushStdout();
+
+template <class... Args>
+void Print(fmt::format_string<Args...> format, Args&&... args) {
+  WriteStdout(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// The result of a command with --json: one object, indented, and a line feed. Keys keep the order
+// in which they were added. Text that is not UTF-8 is written with replacement characters.
+void PrintJson(const nlohmann::ordered_json& result);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_CLI_OUTPUT_H_

@@ -1,0 +1,39 @@
+#include "cli/run_program.h"
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+
+#include "base/file.h"
+#include "base/testing.h"
+
+namespace denseformer {
+namespace {
+
+std::string Quoted(const std::string& word) {
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
+ProgramResult RunProgram(const std::vector<std::string>& arguments, const std::string& input,
+                         const std::string& shell_prefix, const std::string& shell_suffix) {
+  const TemporaryDirectory scratch;
+  OutputFile in(scratch / "in");
+  in.Write(input);
+  in.Close();
+  std::string line = shell_prefix + " " + Quoted(DENSEFORMER_PROGRAM);
+  for (const std::string& argument : arguments) line += " " + Quoted(argument);
+  line += " <" + Quoted(scratch / "in") + " 2>" + Quoted(scratch / "err") + " >" +
+          Quoted(scratch / "out") + " " + shell_suffix;
+  const int code = std::system(line.c_str());
+  ProgramResult result;
+  result.status = WIFEXITED(code) ? WEXITSTATUS(code) : 128 + WTERMSIG(code);
+  result.out = ReadFile(scratch / "out");
+  result.err = ReadFile(scratch / "err");
+  return result;
+}
+
+}  // namespace denseformer
