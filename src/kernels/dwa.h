@@ -4,6 +4,14 @@
 //   backward  dX_j = (dY_j where depth j has no module) + sum over readers i of alpha_ij dY_i
 //             dalpha_ij = <X_j, dY_i>
 //
+// A source whose weight is exactly 0 takes no part in a sum: it is not read, and no infinity or NaN
+// in it reaches the average (it reaches the output all the same, through the residual stream). So
+// at the initial weights Y_i is X_i bit for bit, -0 and NaN included, and pruned weights cost
+// nothing. dalpha is taken for every source, whatever its weight.
+//
+// Sums run from the oldest source to the newest, in fp32 (fused multiply-add where the CPU has it);
+// dX_j runs from the deepest reader to the nearest, dY_j of a depth without module last.
+//
 // Forward looks ahead: at every G-th module one pass over the old history gives that average and
 // the fp32 partial sums of the next modules, which then add only the newest sources. Backward
 // pulls: one pass at depth j reads X_j and every dY_i that used it.
@@ -40,12 +48,14 @@ class DepthAverager {
   // source; y: fp32 [N, D], may alias newest.
   void Forward(int depth, const Tensor& newest, std::span<const Tensor> history, const Tensor& y);
 
-  // Gradient of X_depth, for depth from d down to 0. x: X_depth as the averages read it (fp32 or
-  // bf16); empty where nobody reads it, then dx is left alone. dy[i]: dY_i fp32 [N, D] of every
-  // module that reads X_depth. dx: fp32 [N, D]: where `depth` has a module it is overwritten, else
-  // it holds dY_depth and is added to. dalphas[i]: as alphas, added to. The same bits whatever the
-  // number of threads.
-  void Backward(int depth, const Tensor& x, std::span<const Tensor> dy,
+  // Gradient of X_depth; to be called for every depth from d down to 0.
+  // history[j]: X_j as the averages read it, fp32 or bf16 [N, D], for every source (also the
+  // newest, which Forward took apart). dy[i]: dY_i fp32 [N, D] of every module i >= depth; they
+  // must stay unchanged down to their oldest source. dx: fp32 [N, D]: where `depth` has a module it
+  // is overwritten, else it holds dY_depth and is added to; where nobody reads X_depth it is left
+  // alone. dalphas[i]: as alphas, added to; null where that gradient is not wanted.
+  // The same bits whatever the number of threads.
+  void Backward(int depth, std::span<const Tensor> history, std::span<const Tensor> dy,
                 std::span<const float* const> alphas, std::span<float* const> dalphas,
                 const Tensor& dx);
 
