@@ -1,0 +1,26 @@
+// The fields of ModelConfig, listed once: configuration files, --set, config.json and the printed
+// configuration all go through this list.
+#ifndef DENSEFORMER_MODEL_CONFIG_FIELDS_H_
+#define DENSEFORMER_MODEL_CONFIG_FIELDS_H_
+
+#include "denseformer/config.h"
+
+namespace denseformer {
+
+// Calls visit(name, field, help) for each field; `config` may be const. Fields are int, bool or
+// std::string.
+template <class Config, class Visitor>
+void VisitFields(Config& config, Visitor&& visit) {
+  visit("n_layer", config.n_layer, "blocks");
+  visit("n_head", config.n_head, "attention heads");
+  visit("n_embd", config.n_embd, "width");
+  visit("vocab_size", config.vocab_size, "rows of the token embedding");
+  visit("seq_len", config.seq_len, "longest sequence in tokens");
+  visit("bias", config.bias, "biases in LayerNorm and linear layers");
+  visit("gains", config.gains, "learned gains on the residual connections");
+  visit("dwa", config.dwa, "depth pattern: none, KxP, grouped:KxP, last:K, final, mask:ROWS");
+}
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_MODEL_CONFIG_FIELDS_H_
