@@ -1,0 +1,379 @@
+// The only file that knows oneDNN; versions 2.6 and 3.x both build.
+//
+// Forward and input gradients use `matmul` with weights in oneDNN's packed layout (bf16) or as they
+// lie (fp32). Weight gradients use the `gemm` implementation with a sum into the fp32 gradient:
+// oneDNN's first choice there splits the sum by threads, so its bits depend on their number.
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/parallel.h"
+#include "kernels/convert.h"
+#include "kernels/gemm.h"
+#include "tensor/storage.h"
+
+// oneDNN's threads are OpenMP's; weak, because the thread-sanitizer build itself does not link
+// OpenMP.
+extern "C" void omp_set_num_threads(int threads) __attribute__((weak));
+
+namespace denseformer {
+namespace {
+
+using dnnl::memory;
+
+constexpr int64_t kPackingRows = 256;  // the packed layout does not depend on it
+
+// oneDNN has no bf16 at all below AVX-512; there products run in fp32 on converted operands.
+bool HasNativeBf16() { return GetCpuLevel() >= CpuLevel::kAvx512; }
+
+void LimitIsa() {
+  switch (GetCpuLevel()) {
+    case CpuLevel::kBaseline:
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+      return;
+    case CpuLevel::kAvx2:
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+      return;
+    case CpuLevel::kAvx512:
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+      return;
+    case CpuLevel::kAmx:
+      return;
+  }
+}
+
+dnnl::engine& Engine() {
+  static dnnl::engine engine = [] {
+    LimitIsa();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return engine;
+}
+
+memory::data_type ToDnnl(DType dtype) {
+  return dtype == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16;
+}
+
+memory::desc Plain(int64_t rows, int64_t cols, DType dtype) {
+  return memory::desc({rows, cols}, ToDnnl(dtype), memory::dims{cols, 1});
+}
+memory::desc Transposed(int64_t rows, int64_t cols, DType dtype) {
+  return memory::desc({rows, cols}, ToDnnl(dtype), memory::dims{1, rows});
+}
+
+dnnl::matmul::primitive_desc MakeDescriptor(const memory::desc& source, const memory::desc& weights,
+                                            const memory::desc* bias,
+                                            const memory::desc& destination,
+                                            const dnnl::primitive_attr& attributes) {
+#if DNNL_VERSION_MAJOR >= 3
+  if (bias != nullptr) {
+    return {Engine(), source, weights, *bias, destination, attributes};
+  }
+  return {Engine(), source, weights, destination, attributes};
+#else
+  if (bias != nullptr) {
+    return {dnnl::matmul::desc(source, weights, *bias, destination), attributes, Engine()};
+  }
+  return {dnnl::matmul::desc(source, weights, destination), attributes, Engine()};
+#endif
+}
+
+// Moves on to the implementation whose sum does not depend on the number of threads, if there is
+// one. `next_impl` works on the descriptor in place, so it is kept alive and returned.
+dnnl::matmul::primitive_desc PreferGemm(dnnl::matmul::primitive_desc descriptor,
+                                        const dnnl::matmul::primitive_desc& first) {
+  do {
+    if (std::string(descriptor.impl_info_str()).rfind("gemm", 0) == 0) return descriptor;
+  } while (descriptor.next_impl());
+  return first;
+}
+
+enum class Product : uint8_t { kForward, kBackwardInput, kBackwardWeight };
+
+// What a compiled primitive depends on.
+struct Key {
+  Product product;
+  int64_t rows, out, in;
+  DType operand, result;
+  bool bias;
+  int threads;
+
+  bool operator==(const Key&) const = default;
+};
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    size_t hash = static_cast<size_t>(key.product);
+    for (int64_t part :
+         {key.rows, key.out, key.in, int64_t{key.operand == DType::kBF16},
+          int64_t{key.result == DType::kBF16}, int64_t{key.bias}, int64_t{key.threads}}) {
+      hash = hash * 0x9E3779B97F4A7C15u + static_cast<size_t>(part);
+    }
+    return hash;
+  }
+};
+
+// The layout of a packed bf16 matrix of weights, [k, n] as matmul sees it.
+memory::desc PackedLayout(int64_t k, int64_t n) {
+  const memory::desc any({k, n}, memory::data_type::bf16, memory::format_tag::any);
+  return MakeDescriptor(Plain(kPackingRows, k, DType::kBF16), any, nullptr,
+                        Plain(kPackingRows, n, DType::kBF16), {})
+      .weights_desc();
+}
+
+struct Compiled {
+  dnnl::matmul primitive;
+  memory source, weights, bias, destination, scratchpad;
+  size_t scratch_bytes = 0;
+};
+
+Compiled Compile(const Key& key) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  memory::desc source, weights, destination;
+  const memory::desc bias({1, key.out}, memory::data_type::f32, memory::dims{key.out, 1});
+  const bool packed = key.operand == DType::kBF16;
+  switch (key.product) {
+    case Product::kForward:
+      source = Plain(key.rows, key.in, key.operand);
+      weights = packed ? PackedLayout(key.in, key.out) : Transposed(key.in, key.out, key.operand);
+      destination = Plain(key.rows, key.out, key.result);
+      break;
+    case Product::kBackwardInput:
+      source = Plain(key.rows, key.out, key.operand);
+      weights = packed ? PackedLayout(key.out, key.in) : Plain(key.out, key.in, key.operand);
+      destination = Plain(key.rows, key.in, key.result);
+      break;
+    case Product::kBackwardWeight: {
+      source = Transposed(key.out, key.rows, key.operand);
+      weights = Plain(key.rows, key.in, key.operand);
+      destination = Plain(key.out, key.in, DType::kF32);
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+      break;
+    }
+  }
+  auto descriptor =
+      MakeDescriptor(source, weights, key.bias ? &bias : nullptr, destination, attributes);
+  if (key.product == Product::kBackwardWeight) {
+    const auto first = MakeDescriptor(source, weights, nullptr, destination, attributes);
+    descriptor = PreferGemm(std::move(descriptor), first);
+  }
+  Compiled compiled;
+  compiled.primitive = dnnl::matmul(descriptor);
+  compiled.source = memory(source, Engine(), nullptr);
+  compiled.weights = memory(weights, Engine(), nullptr);
+  compiled.destination = memory(destination, Engine(), nullptr);
+  if (key.bias) compiled.bias = memory(bias, Engine(), nullptr);
+  compiled.scratch_bytes = descriptor.scratchpad_desc().get_size();
+  compiled.scratchpad = memory(descriptor.scratchpad_desc(), Engine(), nullptr);
+  return compiled;
+}
+
+// Scratch memory of this thread that only grows.
+void* Scratch(Storage& storage, size_t bytes) {
+  if (storage.bytes() < bytes) storage = Storage(bytes);
+  return storage.data();
+}
+
+// One cache a thread: the memory objects inside are bound to pointers at each call.
+Compiled& Lookup(const Key& key) {
+  thread_local std::unordered_map<Key, Compiled, KeyHash> cache;
+  auto found = cache.find(key);
+  if (found == cache.end()) found = cache.emplace(key, Compile(key)).first;
+  return found->second;
+}
+
+void Run(const Key& key, const void* source, const void* weights, const float* bias,
+         void* destination) {
+  thread_local dnnl::stream stream(Engine());
+  thread_local Storage scratch;
+  thread_local std::unordered_map<int, memory> arguments;
+  Compiled& compiled = Lookup(key);
+  compiled.source.set_data_handle(const_cast<void*>(source));
+  compiled.weights.set_data_handle(const_cast<void*>(weights));
+  compiled.destination.set_data_handle(destination);
+  compiled.scratchpad.set_data_handle(Scratch(scratch, compiled.scratch_bytes));
+  arguments[DNNL_ARG_SRC] = compiled.source;
+  arguments[DNNL_ARG_WEIGHTS] = compiled.weights;
+  arguments[DNNL_ARG_DST] = compiled.destination;
+  arguments[DNNL_ARG_SCRATCHPAD] = compiled.scratchpad;
+  if (key.bias) {
+    compiled.bias.set_data_handle(const_cast<float*>(bias));
+    arguments[DNNL_ARG_BIAS] = compiled.bias;
+  } else {
+    arguments.erase(DNNL_ARG_BIAS);
+  }
+  compiled.primitive.execute(stream, arguments);
+  stream.wait();
+}
+
+Key MakeKey(Product product, int64_t rows, int64_t out, int64_t in, DType operand, DType result,
+            bool bias) {
+  const int threads = NumThreads();
+  if (omp_set_num_threads != nullptr) omp_set_num_threads(threads);
+  return {product, rows, out, in, operand, result, bias, threads};
+}
+
+// An fp32 copy of `from` in scratch memory number `slot`, for CPUs without bf16 products.
+Tensor AsF32(const Tensor& from, int slot) {
+  if (from.dtype() == DType::kF32) return from;
+  thread_local Storage storage[2];
+  const size_t bytes = static_cast<size_t>(from.count()) * sizeof(float);
+  const Tensor copy(static_cast<float*>(Scratch(storage[slot], bytes)), from.shape());
+  Convert(from, copy);
+  return copy;
+}
+
+// The destination of a product that runs in fp32 for a bf16 result.
+Tensor F32Destination(const Tensor& to) {
+  if (to.dtype() == DType::kF32) return to;
+  thread_local Storage storage;
+  const size_t bytes = static_cast<size_t>(to.count()) * sizeof(float);
+  return Tensor(static_cast<float*>(Scratch(storage, bytes)), to.shape());
+}
+
+void Deliver(const Tensor& result, const Tensor& to) {
+  if (result.raw() != to.raw()) Convert(result, to);
+}
+
+}  // namespace
+
+struct PackedWeight::Impl {
+  Tensor master;
+  DType compute;
+  bool for_backward;
+  memory::desc forward_layout, backward_layout;
+  Storage forward, backward;  // bf16: packed copies; without native bf16: `forward` is rounded fp32
+
+  bool packed() const { return compute == DType::kBF16 && HasNativeBf16(); }
+  bool rounded() const { return compute == DType::kBF16 && !HasNativeBf16(); }
+};
+
+PackedWeight::PackedWeight(const Tensor& master, DType compute, bool for_backward)
+    : impl_(std::make_unique<Impl>()) {
+  DF_CHECK(master.shape().rank() == 2 && master.dtype() == DType::kF32);
+  impl_->master = master;
+  impl_->compute = compute;
+  impl_->for_backward = for_backward;
+  if (impl_->packed()) {
+    impl_->forward_layout = PackedLayout(in(), out());
+    impl_->forward = Storage(impl_->forward_layout.get_size());
+    if (for_backward) {
+      impl_->backward_layout = PackedLayout(out(), in());
+      impl_->backward = Storage(impl_->backward_layout.get_size());
+    }
+  } else if (impl_->rounded()) {
+    impl_->forward = Storage(master.bytes());
+  }
+}
+
+PackedWeight::~PackedWeight() = default;
+PackedWeight::PackedWeight(PackedWeight&&) noexcept = default;
+PackedWeight& PackedWeight::operator=(PackedWeight&&) noexcept = default;
+
+int64_t PackedWeight::out() const { return impl_->master.shape()[0]; }
+int64_t PackedWeight::in() const { return impl_->master.shape()[1]; }
+DType PackedWeight::compute() const { return impl_->compute; }
+
+size_t PackedWeight::CopyBytes(int64_t out, int64_t in, DType compute, bool for_backward) {
+  if (compute == DType::kF32) return 0;
+  const size_t count = static_cast<size_t>(out) * static_cast<size_t>(in);
+  if (!HasNativeBf16()) return count * sizeof(float);
+  return PackedLayout(in, out).get_size() + (for_backward ? PackedLayout(out, in).get_size() : 0);
+}
+
+namespace {
+
+void Reorder(const memory::desc& from, const void* source, const memory::desc& to,
+             void* destination) {
+  memory source_memory(from, Engine(), const_cast<void*>(source));
+  memory destination_memory(to, Engine(), destination);
+  dnnl::stream stream(Engine());
+  dnnl::reorder(source_memory, destination_memory)
+      .execute(stream, source_memory, destination_memory);
+  stream.wait();
+}
+
+}  // namespace
+
+void PackedWeight::Refresh() {
+  const Tensor& master = impl_->master;
+  if (impl_->packed()) {
+    Reorder(Transposed(in(), out(), DType::kF32), master.raw(), impl_->forward_layout,
+            impl_->forward.data());
+    if (impl_->for_backward) {
+      Reorder(Plain(out(), in(), DType::kF32), master.raw(), impl_->backward_layout,
+              impl_->backward.data());
+    }
+  } else if (impl_->rounded()) {
+    const float* from = master.f32();
+    float* to = static_cast<float*>(impl_->forward.data());
+    ParallelFor(master.count(), 1 << 14, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(bf16(from[i]));
+    });
+  }
+}
+
+void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
+                   const Tensor& y) {
+  const PackedWeight::Impl& w = weight.impl();
+  const int64_t rows = x.rows();
+  DF_CHECK(x.dtype() == w.compute && x.cols() == weight.in() && y.cols() == weight.out());
+  DF_CHECK(y.rows() == rows);
+  if (rows == 0) return;
+  const float* b = bias.empty() ? nullptr : bias.f32();
+  if (w.rounded()) {
+    const Tensor result = F32Destination(y);
+    Run(MakeKey(Product::kForward, rows, weight.out(), weight.in(), DType::kF32, DType::kF32,
+                b != nullptr),
+        AsF32(x, 0).raw(), w.forward.data(), b, result.raw());
+    Deliver(result, y);
+    return;
+  }
+  Run(MakeKey(Product::kForward, rows, weight.out(), weight.in(), w.compute, y.dtype(),
+              b != nullptr),
+      x.raw(), w.packed() ? w.forward.data() : w.master.raw(), b, y.raw());
+}
+
+void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx) {
+  const PackedWeight::Impl& w = weight.impl();
+  const int64_t rows = dy.rows();
+  DF_CHECK(w.for_backward && dy.dtype() == w.compute);
+  DF_CHECK(dy.cols() == weight.out() && dx.cols() == weight.in() && dx.rows() == rows);
+  if (rows == 0) return;
+  if (w.rounded()) {
+    const Tensor result = F32Destination(dx);
+    Run(MakeKey(Product::kBackwardInput, rows, weight.out(), weight.in(), DType::kF32, DType::kF32,
+                false),
+        AsF32(dy, 0).raw(), w.forward.data(), nullptr, result.raw());
+    Deliver(result, dx);
+    return;
+  }
+  Run(MakeKey(Product::kBackwardInput, rows, weight.out(), weight.in(), w.compute, dx.dtype(),
+              false),
+      dy.raw(), w.packed() ? w.backward.data() : w.master.raw(), nullptr, dx.raw());
+}
+
+void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight) {
+  const int64_t rows = dy.rows();
+  DF_CHECK(x.rows() == rows && dy.dtype() == x.dtype() && dweight.dtype() == DType::kF32);
+  DF_CHECK(dweight.rows() == dy.cols() && dweight.cols() == x.cols());
+  if (rows == 0) return;
+  const bool convert = dy.dtype() == DType::kBF16 && !HasNativeBf16();
+  const Tensor left = convert ? AsF32(dy, 0) : dy, right = convert ? AsF32(x, 1) : x;
+  Run(MakeKey(Product::kBackwardWeight, rows, dy.cols(), x.cols(), left.dtype(), DType::kF32,
+              false),
+      left.raw(), right.raw(), nullptr, dweight.raw());
+}
+
+std::string GemmDescription() {
+  Engine();
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}, {}", version->major, version->minor, version->patch,
+                     CpuLevelName(GetCpuLevel()));
+}
+
+}  // namespace denseformer

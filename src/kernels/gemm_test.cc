@@ -1,0 +1,153 @@
+// Matrix products against plain loops in double precision.
+#include "kernels/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/parallel.h"
+#include "base/random.h"
+#include "tensor/storage.h"
+
+namespace denseformer {
+namespace {
+
+struct Operand {
+  Operand(DType dtype, Shape shape, uint64_t seed)
+      : storage(shape.count() * 4 + 64), tensor(storage.data(), dtype, shape) {
+    Random random(seed);
+    for (int64_t i = 0; i < shape.count(); ++i) Set(i, random.Normal());
+  }
+  void Set(int64_t i, float value) {
+    if (tensor.dtype() == DType::kF32) {
+      tensor.f32()[i] = value;
+    } else {
+      tensor.As<bf16>()[i] = bf16(value);
+    }
+  }
+  double At(int64_t i) const {
+    return tensor.dtype() == DType::kF32 ? tensor.f32()[i]
+                                         : static_cast<float>(tensor.As<bf16>()[i]);
+  }
+  Storage storage;
+  Tensor tensor;
+};
+
+double Rounded(double value, DType dtype) {
+  return dtype == DType::kF32 ? value : static_cast<float>(bf16(static_cast<float>(value)));
+}
+
+struct Case {
+  int64_t rows, out, in;
+  DType compute, result;
+  bool bias;
+};
+
+class Gemm : public ::testing::TestWithParam<Case> {};
+
+// Largest error relative to the largest value: sums in fp32, the result maybe rounded to bf16.
+double Tolerance(DType result) { return result == DType::kF32 ? 2e-6 : 5e-3; }
+
+TEST_P(Gemm, ForwardAndInputGradient) {
+  const Case c = GetParam();
+  Operand w(DType::kF32, {c.out, c.in}, 1), x(c.compute, {c.rows, c.in}, 2);
+  Operand bias(DType::kF32, {c.out}, 3), y(c.result, {c.rows, c.out}, 4);
+  PackedWeight packed(w.tensor, c.compute, /*for_backward=*/true);
+  packed.Refresh();
+  LinearForward(x.tensor, packed, c.bias ? bias.tensor : Tensor(), y.tensor);
+  double worst = 0, largest = 0;
+  for (int64_t n = 0; n < c.rows; ++n) {
+    for (int64_t o = 0; o < c.out; ++o) {
+      double sum = c.bias ? bias.At(o) : 0;
+      for (int64_t i = 0; i < c.in; ++i)
+        sum += x.At(n * c.in + i) * Rounded(w.At(o * c.in + i), c.compute);
+      worst = std::max(worst, std::abs(sum - y.At(n * c.out + o)));
+      largest = std::max(largest, std::abs(sum));
+    }
+  }
+  EXPECT_LE(worst, Tolerance(c.result) * largest);
+
+  Operand dy(c.compute, {c.rows, c.out}, 5), dx(c.result, {c.rows, c.in}, 6);
+  LinearBackwardInput(dy.tensor, packed, dx.tensor);
+  worst = largest = 0;
+  for (int64_t n = 0; n < c.rows; ++n) {
+    for (int64_t i = 0; i < c.in; ++i) {
+      double sum = 0;
+      for (int64_t o = 0; o < c.out; ++o)
+        sum += dy.At(n * c.out + o) * Rounded(w.At(o * c.in + i), c.compute);
+      worst = std::max(worst, std::abs(sum - dx.At(n * c.in + i)));
+      largest = std::max(largest, std::abs(sum));
+    }
+  }
+  EXPECT_LE(worst, Tolerance(c.result) * largest);
+}
+
+TEST_P(Gemm, WeightAndBiasGradientAreAddedTo) {
+  const Case c = GetParam();
+  Operand dy(c.compute, {c.rows, c.out}, 7), x(c.compute, {c.rows, c.in}, 8);
+  Operand dw(DType::kF32, {c.out, c.in}, 9), before(DType::kF32, {c.out, c.in}, 9);
+  LinearBackwardWeight(dy.tensor, x.tensor, dw.tensor);
+  double worst = 0, largest = 0;
+  for (int64_t o = 0; o < c.out; ++o) {
+    for (int64_t i = 0; i < c.in; ++i) {
+      double sum = before.At(o * c.in + i);
+      for (int64_t n = 0; n < c.rows; ++n) sum += dy.At(n * c.out + o) * x.At(n * c.in + i);
+      worst = std::max(worst, std::abs(sum - dw.At(o * c.in + i)));
+      largest = std::max(largest, std::abs(sum));
+    }
+  }
+  EXPECT_LE(worst, 2e-6 * largest);
+
+  Operand db(DType::kF32, {c.out}, 10), db_before(DType::kF32, {c.out}, 10);
+  LinearBackwardBias(dy.tensor, db.tensor);
+  for (int64_t o = 0; o < c.out; ++o) {
+    double sum = db_before.At(o);
+    for (int64_t n = 0; n < c.rows; ++n) sum += dy.At(n * c.out + o);
+    EXPECT_NEAR(db.At(o), sum, 2e-5 * std::sqrt(static_cast<double>(c.rows) + 1));
+  }
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  const int64_t shapes[][3] = {{1, 1, 1},    {3, 5, 7},      {33, 24, 40},
+                               {65, 96, 32}, {256, 128, 64}, {7, 1000, 48}};
+  for (const auto& s : shapes) {
+    cases.push_back({s[0], s[1], s[2], DType::kF32, DType::kF32, true});
+    cases.push_back({s[0], s[1], s[2], DType::kBF16, DType::kF32, false});
+    cases.push_back({s[0], s[1], s[2], DType::kBF16, DType::kBF16, true});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Gemm, ::testing::ValuesIn(Cases()));
+
+TEST(GemmThreads, WeightGradientHasTheSameBits) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    Operand dy(dtype, {512, 96}, 1), x(dtype, {512, 64}, 2);
+    std::vector<float> first;
+    const int threads = NumThreads();
+    for (int n : {1, 2, 3, 4}) {
+      SetNumThreads(n);
+      Operand dw(DType::kF32, {96, 64}, 3);
+      LinearBackwardWeight(dy.tensor, x.tensor, dw.tensor);
+      std::vector<float> bits(dw.tensor.f32(), dw.tensor.f32() + dw.tensor.count());
+      if (first.empty()) first = bits;
+      EXPECT_EQ(0, std::memcmp(first.data(), bits.data(), bits.size() * 4)) << n << " threads";
+    }
+    SetNumThreads(threads);
+  }
+}
+
+TEST(GemmEmpty, NoRowsIsNoWork) {
+  Operand w(DType::kF32, {4, 4}, 1), none(DType::kF32, {1, 4}, 2);
+  PackedWeight packed(w.tensor, DType::kF32, true);
+  const Tensor empty = none.tensor.Rows(0, 0);
+  LinearForward(empty, packed, Tensor(), empty);
+  LinearBackwardInput(empty, packed, empty);
+  LinearBackwardWeight(empty, empty, w.tensor);
+}
+
+}  // namespace
+}  // namespace denseformer
