@@ -9,12 +9,14 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/load_store-inl.h"
+#include "kernels/load-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace denseformer {
 namespace HWY_NAMESPACE {
 namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 // One vector; `first` starts the sum instead of adding to it, so that -0 stays -0.
 template <class D, class T>

@@ -175,8 +175,10 @@ class Problem {
 };
 
 std::vector<DepthPattern> Patterns(int depth) {
-  std::vector<std::string> specs = {"1x1", "2x1",  "4x1",    "3x2",    "4x3",
-                                    "4x5", "12x1", "last:2", "last:9", "final"};
+  std::vector<std::string> specs = {"1x1", "2x1", "4x1", "12x1", "last:2", "last:9", "final"};
+  for (const auto& [spec, period] : {std::pair("3x2", 2), {"4x3", 3}, {"4x5", 5}}) {
+    if (period <= depth) specs.push_back(spec);
+  }
   for (int period : {2, 3}) {
     if (depth % period == 0) specs.push_back("grouped:2x" + std::to_string(period));
   }
