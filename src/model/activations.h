@@ -1,0 +1,98 @@
+// The memory of a pass through the model, planned once for the largest batch.
+//
+// Evaluation keeps one set of block activations and reuses it for every block; training keeps a set
+// a block for the backward pass. Depth outputs:
+//   y(i)        Y_i, fp32: what block i + 1 reads; X_i is made in the same place where depth i has
+//   no
+//               module, or where the history holds bf16 copies
+//   history(i)  X_i as later averages read it: in bf16 a copy, in fp32 a place of its own where
+//   depth i
+//               has a module, else y(i) itself; empty where nobody reads it
+#ifndef DENSEFORMER_MODEL_ACTIVATIONS_H_
+#define DENSEFORMER_MODEL_ACTIVATIONS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kernels/dwa.h"
+#include "model/model.h"
+#include "tensor/storage.h"
+
+namespace denseformer {
+
+// Of one block; N = sequences * length rows. `compute` is fp32 or bf16.
+struct BlockActivations {
+  Tensor ln_1_mean, ln_1_rstd;  // [N]
+  Tensor ln_1;                  // [N, D] compute
+  Tensor qkv;                   // [B, T, 3D] compute, rotated
+  Tensor lse;                   // [B, H, T]
+  Tensor attention;             // [B, T, D] compute
+  Tensor x_mid;                 // [N, D] fp32, between attention and MLP
+  Tensor ln_2_mean, ln_2_rstd;  // [N]
+  Tensor ln_2;                  // [N, D] compute
+  Tensor fc;                    // [N, 4D] compute, before GELU
+  Tensor gelu;                  // [N, 4D] compute
+};
+
+class Activations {
+ public:
+  // For batches of up to max_sequences * max_length tokens, no sequence longer than max_length (at
+  // most the model's seq_len). The model must outlive this object. kTraining needs a trainable
+  // model.
+  Activations(const Model& model, int64_t max_sequences, int64_t max_length, ModelUse use);
+  ~Activations();
+  Activations(Activations&&) noexcept;
+
+  // The memory that the constructor would take.
+  static size_t Bytes(const ModelConfig& config, DType compute, int64_t max_sequences,
+                      int64_t max_length, ModelUse use);
+
+  // Shapes every tensor for a batch; cheap, and does not allocate.
+  void SetShape(int64_t sequences, int64_t length);
+
+  bool training() const { return use_ == ModelUse::kTraining; }
+  int64_t sequences() const { return sequences_; }
+  int64_t length() const { return length_; }
+  int64_t rows() const { return sequences_ * length_; }
+
+  BlockActivations& block(int i) { return blocks_[training() ? i - 1 : 0]; }  // 1..d
+  const Tensor& y(int i) const { return y_[i]; }                              // 0..d
+  const Tensor& x(int i) const { return x_[i]; }  // where block i leaves X_i, fp32
+  const Tensor& history(int i) const { return history_[i]; }
+  std::span<const Tensor> history() const { return history_; }
+  // dY_i: takes the place of Y_i where depth i has a module (nobody needs Y_i any more by then).
+  std::span<const Tensor> dy() const { return dy_; }
+
+  Tensor ln_f, ln_f_mean, ln_f_rstd;  // [N, D] compute, [N], [N]
+  Tensor delta;                 // [N, D] compute: what a branch adds to the stream; its gradient
+  Tensor dx;                    // [N, D] fp32: gradient of the stream
+  Tensor dwide;                 // [N, 4D] compute: gradients of fc and qkv
+  Tensor dnorm;                 // [N, D] compute: gradients of LayerNorm outputs and attention
+  Tensor scratch;               // fp32, for reductions
+  Tensor rotary;                // [max_length, head_size]
+  Tensor logits, dlogits;       // [chunk, V]: fp32, compute
+  std::vector<float> losses;    // [max rows]
+  std::vector<float*> dalphas;  // [d + 1]; null where there is no module
+  std::vector<const float*> alphas;  // [d + 1]
+  DepthAverager& averager() { return *averager_; }
+
+ private:
+  struct Plan;
+  // Lays out all tensors for a batch in `arena`.
+  void Layout(const Model* model, const ModelConfig& config, const DepthPattern& pattern,
+              DType compute, Arena& arena);
+
+  std::unique_ptr<Arena> arena_;
+  ModelUse use_;
+  int64_t max_sequences_, max_length_;
+  int64_t sequences_ = 0, length_ = 0;
+  std::vector<BlockActivations> blocks_;
+  std::vector<Tensor> y_, x_, history_, dy_;
+  std::optional<DepthAverager> averager_;
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_MODEL_ACTIVATIONS_H_

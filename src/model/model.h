@@ -1,0 +1,70 @@
+// A model: configuration, weights, gradients, and the weights in the form that the kernels read.
+// The forward pass is in forward.cc, the backward pass in backward.cc.
+#ifndef DENSEFORMER_MODEL_MODEL_H_
+#define DENSEFORMER_MODEL_MODEL_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "denseformer/config.h"
+#include "denseformer/depth_pattern.h"
+#include "kernels/gemm.h"
+#include "model/parameters.h"
+#include "tensor/storage.h"
+
+namespace denseformer {
+
+enum class ModelUse { kInference, kTraining };
+
+// Linear layers of one block, ready for products.
+struct PackedBlock {
+  PackedWeight qkv, proj, fc, mlp_proj;
+};
+
+class Model {
+ public:
+  // Validates the configuration. Weights are zero until Initialize or a checkpoint fills them.
+  // `compute` is the type that matrix products read; master weights, sums and the residual stream
+  // are fp32 always. Gradients exist with kTraining only.
+  Model(const ModelConfig& config, DType compute, ModelUse use);
+  Model(Model&&) = default;
+
+  const ModelConfig& config() const { return config_; }
+  const DepthPattern& pattern() const { return pattern_; }
+  const ParameterTable& table() const { return table_; }
+  DType compute() const { return compute_; }
+  bool trainable() const { return use_ == ModelUse::kTraining; }
+
+  // All parameters behind each other, table().buffer_size() floats; the elements between tensors
+  // are 0.
+  std::span<float> weights() const;
+  std::span<float> gradients() const;
+  // The same by name.
+  const ModelTensors& tensors() const { return tensors_; }
+  const ModelTensors& gradient_tensors() const { return gradient_tensors_; }
+
+  // Initial weights from a seed (parameters.h).
+  void Initialize(uint64_t seed);
+
+  // To be called after every change of weights(): refreshes the packed copies.
+  void WeightsChanged();
+
+  const PackedBlock& packed(int block) const { return packed_[block - 1]; }  // 1..d
+  const PackedWeight& packed_head() const { return packed_head_.front(); }
+
+ private:
+  ModelConfig config_;
+  DepthPattern pattern_;
+  ParameterTable table_;
+  DType compute_;
+  ModelUse use_;
+  Storage weights_, gradients_;
+  ModelTensors tensors_, gradient_tensors_;
+  std::vector<PackedBlock> packed_;
+  std::vector<PackedWeight> packed_head_;  // one element
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_MODEL_MODEL_H_
