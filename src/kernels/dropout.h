@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/random.h"
+#include "tensor/tensor.h"
 
 namespace denseformer {
 
@@ -23,6 +24,10 @@ struct Dropout {
                                                                   : 1.0f / (1.0f - probability);
   }
 };
+
+// x *= mask, element by element of x (fp32); the gradient goes through the same call. Does nothing
+// where dropout is off.
+void ApplyDropout(const Dropout& dropout, const Tensor& x);
 
 }  // namespace denseformer
 

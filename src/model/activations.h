@@ -42,8 +42,6 @@ class Activations {
   // most the model's seq_len). The model must outlive this object. kTraining needs a trainable
   // model.
   Activations(const Model& model, int64_t max_sequences, int64_t max_length, ModelUse use);
-  ~Activations();
-  Activations(Activations&&) noexcept;
 
   // The memory that the constructor would take.
   static size_t Bytes(const ModelConfig& config, DType compute, int64_t max_sequences,
@@ -79,18 +77,25 @@ class Activations {
   DepthAverager& averager() { return *averager_; }
 
  private:
-  struct Plan;
-  // Lays out all tensors for a batch in `arena`.
-  void Layout(const Model* model, const ModelConfig& config, const DepthPattern& pattern,
-              DType compute, Arena& arena);
+  Activations(const ModelConfig& config, const DepthPattern& pattern, DType compute,
+              int64_t max_sequences, int64_t max_length, ModelUse use,
+              std::unique_ptr<Arena> arena);
+  void LayOut();
+  void LayOutDepth();
+  void LayOutBlock(BlockActivations& block);
+  Tensor Rows(DType dtype, int64_t width);
 
-  std::unique_ptr<Arena> arena_;
+  ModelConfig config_;
+  DepthPattern pattern_;
+  DType compute_;
   ModelUse use_;
-  int64_t max_sequences_, max_length_;
-  int64_t sequences_ = 0, length_ = 0;
+  int64_t max_rows_, max_length_;
+  int64_t sequences_, length_;
+  std::unique_ptr<Arena> arena_;
+  std::optional<DepthAverager> averager_;
+  size_t fixed_ = 0;  // bytes of the arena that do not depend on the batch
   std::vector<BlockActivations> blocks_;
   std::vector<Tensor> y_, x_, history_, dy_;
-  std::optional<DepthAverager> averager_;
 };
 
 }  // namespace denseformer

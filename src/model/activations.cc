@@ -1,0 +1,158 @@
+#include "model/activations.h"
+
+#include <algorithm>
+
+#include "kernels/layernorm.h"
+#include "kernels/residual.h"
+#include "kernels/rotary.h"
+
+namespace denseformer {
+namespace {
+
+constexpr double kRotaryBase = 10000;
+
+// Logits exist for one chunk of rows at a time: enough rows that the product with the embedding
+// runs at full speed, and no more than this many bytes.
+constexpr int64_t kLogitsBytes = int64_t{128} << 20;
+constexpr int64_t kMostLogitsRows = 2048;
+
+int64_t LogitsRows(int64_t vocab_size, int64_t rows) {
+  const int64_t fitting =
+      kLogitsBytes / (vocab_size * static_cast<int64_t>(sizeof(float))) / 64 * 64;
+  return std::min(rows, std::clamp<int64_t>(fitting, 64, kMostLogitsRows));
+}
+
+}  // namespace
+
+Activations::Activations(const Model& model, int64_t max_sequences, int64_t max_length,
+                         ModelUse use)
+    : Activations(model.config(), model.pattern(), model.compute(), max_sequences, max_length, use,
+                  std::make_unique<Arena>(
+                      Bytes(model.config(), model.compute(), max_sequences, max_length, use))) {
+  DF_CHECK(use == ModelUse::kInference || model.trainable());
+  FillRotaryTable(kRotaryBase, rotary);
+  const ModelTensors& tensors = model.tensors();
+  for (int i = 0; i <= config_.n_layer; ++i) {
+    if (!pattern_.has_module(i)) continue;
+    alphas[i] = tensors.alphas[i].f32();
+    if (training()) dalphas[i] = model.gradient_tensors().alphas[i].f32();
+  }
+}
+
+Activations::Activations(const ModelConfig& config, const DepthPattern& pattern, DType compute,
+                         int64_t max_sequences, int64_t max_length, ModelUse use,
+                         std::unique_ptr<Arena> arena)
+    : alphas(config.n_layer + 1),
+      dalphas(config.n_layer + 1),
+      config_(config),
+      pattern_(pattern),
+      compute_(compute),
+      use_(use),
+      max_rows_(max_sequences * max_length),
+      max_length_(max_length),
+      sequences_(max_sequences),
+      length_(max_length),
+      arena_(std::move(arena)),
+      blocks_(use == ModelUse::kTraining ? config.n_layer : 1),
+      y_(config.n_layer + 1),
+      x_(config.n_layer + 1),
+      history_(config.n_layer + 1),
+      dy_(config.n_layer + 1) {
+  if (max_sequences < 1 || max_length < 1 || max_length > config.seq_len) {
+    Throw(ErrorCode::kUsage,
+          "batch of {} sequences of {} tokens: expected at least one sequence of 1 to {} tokens",
+          max_sequences, max_length, config.seq_len);
+  }
+  losses.resize(arena_->measuring() ? 0 : max_rows_);
+  averager_.emplace(pattern_, max_rows_, config_.n_embd, *arena_);
+  rotary = arena_->Allocate(DType::kF32, {max_length_, config_.head_size()});
+  scratch =
+      arena_->Allocate(DType::kF32, {std::max(LayerNormScratch(config_.n_embd), kResidualScratch)});
+  fixed_ = arena_->Mark();
+  LayOut();
+}
+
+size_t Activations::Bytes(const ModelConfig& config, DType compute, int64_t max_sequences,
+                          int64_t max_length, ModelUse use) {
+  const Activations measured(config, DepthPattern::Parse(config.dwa, config.n_layer), compute,
+                             max_sequences, max_length, use, std::make_unique<Arena>());
+  return measured.arena_->used();
+}
+
+void Activations::SetShape(int64_t sequences, int64_t length) {
+  if (sequences < 1 || length < 1 || length > max_length_ || sequences * length > max_rows_) {
+    Throw(ErrorCode::kInvalid,
+          "batch of {} sequences of {} tokens: memory was planned for up to {} tokens in sequences "
+          "of 1 to {}",
+          sequences, length, max_rows_, max_length_);
+  }
+  if (sequences == sequences_ && length == length_) return;
+  sequences_ = sequences;
+  length_ = length;
+  arena_->Release(fixed_);
+  LayOut();
+}
+
+Tensor Activations::Rows(DType dtype, int64_t width) {
+  return arena_->Allocate(dtype, {rows(), width});
+}
+
+void Activations::LayOut() {
+  const int64_t D = config_.n_embd;
+  for (BlockActivations& block : blocks_) LayOutBlock(block);
+  LayOutDepth();
+  ln_f = Rows(compute_, D);
+  ln_f_mean = arena_->Allocate(DType::kF32, {rows()});
+  ln_f_rstd = arena_->Allocate(DType::kF32, {rows()});
+  delta = Rows(compute_, D);
+  const int64_t chunk = LogitsRows(config_.vocab_size, rows());
+  logits = arena_->Allocate(DType::kF32, {chunk, config_.vocab_size});
+  if (!training()) return;
+  dlogits =
+      compute_ == DType::kF32 ? logits : arena_->Allocate(compute_, {chunk, config_.vocab_size});
+  dx = Rows(DType::kF32, D);
+  dfc = Rows(compute_, 4 * D);
+  dqkv = Tensor(dfc.raw(), compute_, {sequences_, length_, 3 * D});
+  dnorm = Rows(compute_, D);
+}
+
+void Activations::LayOutBlock(BlockActivations& block) {
+  const int64_t D = config_.n_embd;
+  block.ln_1_mean = arena_->Allocate(DType::kF32, {rows()});
+  block.ln_1_rstd = arena_->Allocate(DType::kF32, {rows()});
+  block.ln_1 = Rows(compute_, D);
+  block.qkv = arena_->Allocate(compute_, {sequences_, length_, 3 * D});
+  block.lse = arena_->Allocate(DType::kF32, {sequences_, config_.n_head, length_});
+  block.attention = arena_->Allocate(compute_, {sequences_, length_, D});
+  block.x_mid = Rows(DType::kF32, D);
+  block.ln_2_mean = arena_->Allocate(DType::kF32, {rows()});
+  block.ln_2_rstd = arena_->Allocate(DType::kF32, {rows()});
+  block.ln_2 = Rows(compute_, D);
+  block.fc = Rows(compute_, 4 * D);
+  block.gelu = training() ? Rows(compute_, 4 * D) : block.fc;
+}
+
+void Activations::LayOutDepth() {
+  const int64_t D = config_.n_embd;
+  // Without a backward pass Y_i dies before X_{i+1} is made, so one place serves all of them.
+  const Tensor shared = training() ? Tensor() : Rows(DType::kF32, D);
+  for (int i = 0; i <= config_.n_layer; ++i) {
+    const std::vector<DepthPattern::Reader>& readers = pattern_.readers(i);
+    // The module at depth i itself reads X_i as it is made; only the backward pass reads it again.
+    const bool stored = !readers.empty() && (training() || readers.back().depth > i);
+    const bool module = pattern_.has_module(i);
+    const bool own = training() || (compute_ == DType::kF32 && stored && !module);
+    y_[i] = own ? Rows(DType::kF32, D) : shared;
+    if (!stored) {
+      history_[i] = Tensor();
+    } else if (compute_ == DType::kBF16 || module) {
+      history_[i] = Rows(compute_, D);
+    } else {
+      history_[i] = y_[i];
+    }
+    x_[i] = stored && compute_ == DType::kF32 ? history_[i] : y_[i];
+    dy_[i] = module && training() ? y_[i] : Tensor();
+  }
+}
+
+}  // namespace denseformer

@@ -1,0 +1,90 @@
+// The backward pass: the forward pass (forward.cc) in reverse, each call the partner of one there.
+// The gradient of a is da; activations.dx carries the gradient of the stream from block to block.
+#include "kernels/attention.h"
+#include "kernels/embedding.h"
+#include "kernels/gelu.h"
+#include "kernels/layernorm.h"
+#include "kernels/residual.h"
+#include "kernels/rotary.h"
+#include "model/head.h"
+#include "model/passes.h"
+
+namespace denseformer {
+namespace {
+
+// Gradients of y = x W^T + bias for W and the bias, which are added to.
+void LinearBackwardParameters(const Tensor& dy, const Tensor& x, const Tensor& dweight,
+                              const Tensor& dbias) {
+  LinearBackwardWeight(dy, x, dweight);
+  if (!dbias.empty()) LinearBackwardBias(dy, dbias);
+}
+
+// Where the gradient of Y_i goes: kept for the averages where depth i has a module, else into dx.
+const Tensor& DyPlace(const Model& model, int i, Activations& a) {
+  return model.pattern().has_module(i) ? a.dy()[i] : a.dx;
+}
+
+// dX_i in a.dx -> dY_{i-1}.
+void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Activations& a) {
+  const BlockTensors& w = model.tensors().blocks[i - 1];
+  const BlockTensors& dw = model.gradient_tensors().blocks[i - 1];
+  const PackedBlock& packed = model.packed(i);
+  const int heads = model.config().n_head;
+  BlockActivations& b = a.block(i);
+
+  ResidualBackward(a.dx, b.x_mid, w.gain_mlp, PlaceDropout(dropout, i, DropoutPlace::kMlp),
+                   {a.dx, a.delta, dw.gain_mlp, a.scratch});
+  LinearBackwardParameters(a.delta, b.gelu, dw.mlp_proj_weight, dw.mlp_proj_bias);
+  LinearBackwardInput(a.delta, packed.mlp_proj, a.dfc);
+  GeluBackward(b.fc, a.dfc, a.dfc);
+  LinearBackwardParameters(a.dfc, b.ln_2, dw.fc_weight, dw.fc_bias);
+  LinearBackwardInput(a.dfc, packed.fc, a.dnorm);
+  LayerNormBackward(a.dnorm, b.x_mid, w.ln_2_weight, b.ln_2_mean, b.ln_2_rstd,
+                    {a.dx, a.dx, dw.ln_2_weight, dw.ln_2_bias, a.scratch});
+
+  ResidualBackward(a.dx, a.y(i - 1), w.gain_attn,
+                   PlaceDropout(dropout, i, DropoutPlace::kProjection),
+                   {a.dx, a.delta, dw.gain_attn, a.scratch});
+  LinearBackwardParameters(a.delta, b.attention, dw.proj_weight, dw.proj_bias);
+  LinearBackwardInput(a.delta, packed.proj, a.dnorm);
+  AttentionBackward(b.qkv, b.attention, b.lse, a.dnorm.Reshape(b.attention.shape()), heads,
+                    PlaceDropout(dropout, i, DropoutPlace::kAttention), a.dqkv);
+  RotaryBackward(a.rotary, heads, a.dqkv);
+  LinearBackwardParameters(a.dqkv, b.ln_1, dw.qkv_weight, dw.qkv_bias);
+  LinearBackwardInput(a.dqkv, packed.qkv, a.dnorm);
+  LayerNormBackward(a.dnorm, a.y(i - 1), w.ln_1_weight, b.ln_1_mean, b.ln_1_rstd,
+                    {a.dx, DyPlace(model, i - 1, a), dw.ln_1_weight, dw.ln_1_bias, a.scratch});
+}
+
+// dY_i -> dX_i and the gradients of the weights that read X_i.
+void DepthBackward(int i, Activations& a) {
+  a.averager().Backward(i, a.history(), a.dy(), a.alphas, a.dalphas, a.dx);
+}
+
+}  // namespace
+
+double ForwardBackward(const Model& model, const Batch& batch, const DropoutOptions& dropout,
+                       float scale, Activations& a) {
+  DF_CHECK(a.training());
+  if (batch.targets.empty()) Throw(ErrorCode::kInvalid, "batch: targets are needed for a loss");
+  ForwardToNorm(model, batch, dropout, a, {});
+  const int64_t targets = CountTargets(batch.targets);
+  const std::span<float> losses = std::span<float>(a.losses).first(a.rows());
+  const int depth = model.config().n_layer;
+  const ModelTensors& dw = model.gradient_tensors();
+
+  HeadForwardBackward(model, a, batch.targets,
+                      targets > 0 ? scale / static_cast<float>(targets) : 0.0f, losses);
+  LayerNormBackward(a.dnorm, a.y(depth), model.tensors().ln_f_weight, a.ln_f_mean, a.ln_f_rstd,
+                    {Tensor(), DyPlace(model, depth, a), dw.ln_f_weight, dw.ln_f_bias, a.scratch});
+  for (int i = depth; i >= 1; --i) {
+    DepthBackward(i, a);
+    BlockBackward(model, i, dropout, a);
+  }
+  DepthBackward(0, a);
+  ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.dx);
+  EmbeddingBackward(batch.tokens, a.dx, dw.wte);
+  return MeanLoss(losses, targets);
+}
+
+}  // namespace denseformer

@@ -1,0 +1,136 @@
+// The forward pass, top to bottom:
+//   X_0 = embedding; for each block i: X_i = block(Y_{i-1}), Y_i = depth-weighted average of
+//   X_0..X_i; loss = cross-entropy(LayerNorm(Y_d) wte^T)
+#include "model/forward.h"
+
+#include "kernels/attention.h"
+#include "kernels/convert.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/embedding.h"
+#include "kernels/gelu.h"
+#include "kernels/layernorm.h"
+#include "kernels/residual.h"
+#include "kernels/rotary.h"
+#include "model/head.h"
+#include "model/passes.h"
+
+namespace denseformer {
+namespace {
+
+// X_i = block_i(Y_{i-1}), in two residual branches.
+void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a) {
+  const BlockTensors& w = model.tensors().blocks[i - 1];
+  const PackedBlock& packed = model.packed(i);
+  const int heads = model.config().n_head;
+  BlockActivations& b = a.block(i);
+
+  LayerNormForward(a.y(i - 1), w.ln_1_weight, w.ln_1_bias, b.ln_1, b.ln_1_mean, b.ln_1_rstd);
+  LinearForward(b.ln_1, packed.qkv, w.qkv_bias, b.qkv);
+  RotaryForward(a.rotary, heads, b.qkv);
+  AttentionForward(b.qkv, heads, PlaceDropout(dropout, i, DropoutPlace::kAttention), b.attention,
+                   b.lse);
+  LinearForward(b.attention, packed.proj, w.proj_bias, a.delta);
+  ResidualForward(a.y(i - 1), a.delta, w.gain_attn,
+                  PlaceDropout(dropout, i, DropoutPlace::kProjection), b.x_mid);
+
+  LayerNormForward(b.x_mid, w.ln_2_weight, w.ln_2_bias, b.ln_2, b.ln_2_mean, b.ln_2_rstd);
+  LinearForward(b.ln_2, packed.fc, w.fc_bias, b.fc);
+  GeluForward(b.fc, b.gelu);
+  LinearForward(b.gelu, packed.mlp_proj, w.mlp_proj_bias, a.delta);
+  ResidualForward(b.x_mid, a.delta, w.gain_mlp, PlaceDropout(dropout, i, DropoutPlace::kMlp),
+                  a.x(i));
+}
+
+// Keeps X_i for later averages and makes Y_i.
+void DepthForward(const Model& model, int i, Activations& a, const DepthObserver& observer) {
+  Tensor x = a.x(i);
+  if (!a.history(i).empty() && a.history(i).raw() != x.raw()) Convert(x, a.history(i));
+  Storage seen;  // for the observer only: Y_i may take the place of X_i
+  if (observer) {
+    seen = Storage(x.bytes());
+    Convert(x, Tensor(static_cast<float*>(seen.data()), x.shape()));
+  }
+  if (model.pattern().has_module(i)) a.averager().Forward(i, x, a.history(), a.y(i));
+  if (observer) observer(i, Tensor(static_cast<float*>(seen.data()), x.shape()), a.y(i));
+}
+
+}  // namespace
+
+void CheckBatch(const Model& model, const Batch& batch) {
+  const ModelConfig& config = model.config();
+  if (batch.sequences < 1 || batch.length < 1 || batch.length > config.seq_len) {
+    Throw(ErrorCode::kInvalid,
+          "batch of {} sequences of {} tokens: expected at least one sequence of 1 to {} tokens "
+          "(the model's seq_len)",
+          batch.sequences, batch.length, config.seq_len);
+  }
+  const size_t rows = static_cast<size_t>(batch.sequences * batch.length);
+  if (batch.tokens.size() != rows || (!batch.targets.empty() && batch.targets.size() != rows)) {
+    Throw(ErrorCode::kInvalid, "batch: {} tokens and {} targets, expected {} x {} of each",
+          batch.tokens.size(), batch.targets.size(), batch.sequences, batch.length);
+  }
+  for (size_t n = 0; n < rows; ++n) {
+    const int32_t token = batch.tokens[n];
+    if (token < 0 || token >= config.vocab_size) {
+      Throw(ErrorCode::kInvalid,
+            "token {} at position {} of sequence {}: expected 0 to {} (the model's vocabulary)",
+            token, n % batch.length, n / batch.length, config.vocab_size - 1);
+    }
+  }
+  for (size_t n = 0; n < batch.targets.size(); ++n) {
+    const int32_t target = batch.targets[n];
+    if (target != kIgnoreTarget && (target < 0 || target >= config.vocab_size)) {
+      Throw(ErrorCode::kInvalid,
+            "target {} at position {} of sequence {}: expected 0 to {}, or {} for none", target,
+            n % batch.length, n / batch.length, config.vocab_size - 1, kIgnoreTarget);
+    }
+  }
+}
+
+void ForwardToNorm(const Model& model, const Batch& batch, const DropoutOptions& dropout,
+                   Activations& a, const DepthObserver& observer) {
+  CheckBatch(model, batch);
+  a.SetShape(batch.sequences, batch.length);
+  a.averager().StartForward(a.alphas);
+
+  EmbeddingForward(batch.tokens, model.tensors().wte, a.x(0));
+  ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.x(0));
+  DepthForward(model, 0, a, observer);
+  for (int i = 1; i <= model.config().n_layer; ++i) {
+    BlockForward(model, i, dropout, a);
+    DepthForward(model, i, a, observer);
+  }
+  LayerNormForward(a.y(model.config().n_layer), model.tensors().ln_f_weight,
+                   model.tensors().ln_f_bias, a.ln_f, a.ln_f_mean, a.ln_f_rstd);
+}
+
+int64_t CountTargets(std::span<const int32_t> targets) {
+  int64_t count = 0;
+  for (int32_t target : targets) count += target != kIgnoreTarget;
+  return count;
+}
+
+double MeanLoss(std::span<const float> losses, int64_t targets) {
+  double sum = 0;
+  for (float loss : losses) sum += loss;
+  return targets > 0 ? sum / static_cast<double>(targets) : 0;
+}
+
+double ForwardLoss(const Model& model, const Batch& batch, Activations& activations,
+                   std::span<float> losses, std::span<uint8_t> correct,
+                   const DepthObserver& observer) {
+  if (batch.targets.empty()) Throw(ErrorCode::kInvalid, "batch: targets are needed for a loss");
+  ForwardToNorm(model, batch, DropoutOptions(), activations, observer);
+  const std::span<float> out =
+      losses.empty() ? std::span<float>(activations.losses).first(activations.rows()) : losses;
+  HeadForward(model, activations, batch.targets, out, correct);
+  return MeanLoss(out, CountTargets(batch.targets));
+}
+
+void ForwardLogits(const Model& model, const Batch& batch, Activations& activations,
+                   const Tensor& logits, const DepthObserver& observer) {
+  ForwardToNorm(model, batch, DropoutOptions(), activations, observer);
+  LinearForward(activations.ln_f, model.packed_head(), Tensor(), logits);
+}
+
+}  // namespace denseformer

@@ -1,0 +1,35 @@
+// What the forward and the backward pass share.
+#ifndef DENSEFORMER_MODEL_PASSES_H_
+#define DENSEFORMER_MODEL_PASSES_H_
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/dropout.h"
+#include "model/forward.h"
+
+namespace denseformer {
+
+// Where dropout acts; each place of each block has its own stream of random numbers.
+enum class DropoutPlace { kEmbedding, kAttention, kProjection, kMlp };
+
+inline Dropout PlaceDropout(const DropoutOptions& options, int block, DropoutPlace place) {
+  return {
+      options.probability, options.seed,
+      (options.step << 20) | (static_cast<uint64_t>(block) << 2) | static_cast<uint64_t>(place)};
+}
+
+// Tokens to LayerNorm(Y_d) in activations.ln_f; checks the batch.
+void ForwardToNorm(const Model& model, const Batch& batch, const DropoutOptions& dropout,
+                   Activations& activations, const DepthObserver& observer);
+
+// Targets that are not ignored.
+int64_t CountTargets(std::span<const int32_t> targets);
+
+// Sum of the losses, in order and in double precision, over the number of targets; 0 for no
+// targets.
+double MeanLoss(std::span<const float> losses, int64_t targets);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_MODEL_PASSES_H_
