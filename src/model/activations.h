@@ -64,16 +64,16 @@ class Activations {
   std::span<const Tensor> dy() const { return dy_; }
 
   Tensor ln_f, ln_f_mean, ln_f_rstd;  // [N, D] compute, [N], [N]
-  Tensor delta;                 // [N, D] compute: what a branch adds to the stream; its gradient
-  Tensor dx;                    // [N, D] fp32: gradient of the stream
-  Tensor dwide;                 // [N, 4D] compute: gradients of fc and qkv
-  Tensor dnorm;                 // [N, D] compute: gradients of LayerNorm outputs and attention
-  Tensor scratch;               // fp32, for reductions
-  Tensor rotary;                // [max_length, head_size]
-  Tensor logits, dlogits;       // [chunk, V]: fp32, compute
-  std::vector<float> losses;    // [max rows]
-  std::vector<float*> dalphas;  // [d + 1]; null where there is no module
+  Tensor delta;               // [N, D] compute: what a branch adds to the stream; its gradient
+  Tensor dx;                  // [N, D] fp32: gradient of the stream
+  Tensor dfc, dqkv;           // [N, 4D], [B, T, 3D] compute, in the same place
+  Tensor dnorm;               // [N, D] compute: gradients of LayerNorm outputs and attention
+  Tensor scratch;             // fp32, for reductions
+  Tensor rotary;              // [max_length, head_size]
+  Tensor logits, dlogits;     // [chunk, V]: fp32, compute
+  std::vector<float> losses;  // [max rows]
   std::vector<const float*> alphas;  // [d + 1]
+  std::vector<float*> dalphas;       // [d + 1]; null where there is no module
   DepthAverager& averager() { return *averager_; }
 
  private:
