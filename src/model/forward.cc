@@ -18,17 +18,15 @@ namespace denseformer {
 namespace {
 
 // X_i = block_i(Y_{i-1}), in two residual branches.
-void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a) {
+void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Attend attend,
+                  Activations& a) {
   const BlockTensors& w = model.tensors().blocks[i - 1];
   const PackedBlock& packed = model.packed(i);
-  const int heads = model.config().n_head;
   BlockActivations& b = a.block(i);
 
   LayerNormForward(a.y(i - 1), w.ln_1_weight, w.ln_1_bias, b.ln_1, b.ln_1_mean, b.ln_1_rstd);
   LinearForward(b.ln_1, packed.qkv, w.qkv_bias, b.qkv);
-  RotaryForward(a.rotary, heads, b.qkv);
-  AttentionForward(b.qkv, heads, PlaceDropout(dropout, i, DropoutPlace::kAttention), b.attention,
-                   b.lse);
+  attend(i, b);
   LinearForward(b.attention, packed.proj, w.proj_bias, a.delta);
   ResidualForward(a.y(i - 1), a.delta, w.gain_attn,
                   PlaceDropout(dropout, i, DropoutPlace::kProjection), b.x_mid);
@@ -87,21 +85,33 @@ void CheckBatch(const Model& model, const Batch& batch) {
   }
 }
 
+void ForwardRows(const Model& model, std::span<const int32_t> tokens, const DropoutOptions& dropout,
+                 Attend attend, Activations& a, const DepthObserver& observer) {
+  const ModelTensors& w = model.tensors();
+  const int depth = model.config().n_layer;
+  a.averager().StartForward(a.alphas);
+
+  EmbeddingForward(tokens, w.wte, a.x(0));
+  ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.x(0));
+  DepthForward(model, 0, a, observer);
+  for (int i = 1; i <= depth; ++i) {
+    BlockForward(model, i, dropout, attend, a);
+    DepthForward(model, i, a, observer);
+  }
+  LayerNormForward(a.y(depth), w.ln_f_weight, w.ln_f_bias, a.ln_f, a.ln_f_mean, a.ln_f_rstd);
+}
+
 void ForwardToNorm(const Model& model, const Batch& batch, const DropoutOptions& dropout,
                    Activations& a, const DepthObserver& observer) {
   CheckBatch(model, batch);
   a.SetShape(batch.sequences, batch.length);
-  a.averager().StartForward(a.alphas);
-
-  EmbeddingForward(batch.tokens, model.tensors().wte, a.x(0));
-  ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.x(0));
-  DepthForward(model, 0, a, observer);
-  for (int i = 1; i <= model.config().n_layer; ++i) {
-    BlockForward(model, i, dropout, a);
-    DepthForward(model, i, a, observer);
-  }
-  LayerNormForward(a.y(model.config().n_layer), model.tensors().ln_f_weight,
-                   model.tensors().ln_f_bias, a.ln_f, a.ln_f_mean, a.ln_f_rstd);
+  const int heads = model.config().n_head;
+  const auto attend = [&](int i, BlockActivations& b) {
+    RotaryForward(a.rotary, heads, b.qkv);
+    AttentionForward(b.qkv, heads, PlaceDropout(dropout, i, DropoutPlace::kAttention), b.attention,
+                     b.lse);
+  };
+  ForwardRows(model, batch.tokens, dropout, attend, a, observer);
 }
 
 int64_t CountTargets(std::span<const int32_t> targets) {

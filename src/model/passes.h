@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/function_ref.h"
 #include "kernels/dropout.h"
 #include "model/forward.h"
 
@@ -19,7 +20,17 @@ inline Dropout PlaceDropout(const DropoutOptions& options, int block, DropoutPla
       (options.step << 20) | (static_cast<uint64_t>(block) << 2) | static_cast<uint64_t>(place)};
 }
 
-// Tokens to LayerNorm(Y_d) in activations.ln_f; checks the batch.
+// Attention of block i: from b.qkv, as the projection left it, to b.attention. The only place where
+// a row sees other rows, so the only difference between a pass over whole sequences and one on a KV
+// cache.
+using Attend = FunctionRef<void(int i, BlockActivations& b)>;
+
+// Tokens to LayerNorm(Y_d) in activations.ln_f, with the shape that the activations have. Nothing
+// is checked here.
+void ForwardRows(const Model& model, std::span<const int32_t> tokens, const DropoutOptions& dropout,
+                 Attend attend, Activations& activations, const DepthObserver& observer);
+
+// The same over whole sequences; checks the batch.
 void ForwardToNorm(const Model& model, const Batch& batch, const DropoutOptions& dropout,
                    Activations& activations, const DepthObserver& observer);
 
