@@ -5,24 +5,39 @@ function(df_sources)
   target_sources(denseformer PRIVATE ${ARGN})
 endfunction()
 
-# df_test(NAME [ALL_CPUS] [LIBS lib...] SOURCES file...)
+# What the sanitizers need to know about the libraries that this project uses. oneDNN's threads are
+# OpenMP's, whose synchronisation the thread sanitizer cannot see: there it gets one thread.
+set(DF_TEST_PROPERTIES)
+if(DENSEFORMER_SANITIZE MATCHES "thread")
+  set(DF_TEST_PROPERTIES
+    ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp"
+    ENVIRONMENT_MODIFICATION "OMP_NUM_THREADS=set:1")
+elseif(DENSEFORMER_SANITIZE MATCHES "address")
+  set(DF_TEST_PROPERTIES ENVIRONMENT "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp")
+endif()
+
+# df_test(NAME [ALL_CPUS] [THREADS] [LIBS lib...] SOURCES file...)
 # One test program a folder. With ALL_CPUS the whole program also runs once for each lower level of
-# the CPU that the dispatcher knows (DENSEFORMER_CPU).
+# the CPU that the dispatcher knows (DENSEFORMER_CPU); levels that this CPU does not have are
+# skipped. THREADS marks code with threads: only such tests are built for the thread sanitizer.
 function(df_test NAME)
-  if(NOT DENSEFORMER_TESTS)
+  cmake_parse_arguments(ARG "ALL_CPUS;THREADS" "" "SOURCES;LIBS" ${ARGN})
+  if(NOT DENSEFORMER_TESTS OR (DENSEFORMER_SANITIZE MATCHES "thread" AND NOT ARG_THREADS))
     return()
   endif()
-  cmake_parse_arguments(ARG "ALL_CPUS" "" "SOURCES;LIBS" ${ARGN})
   set(target ${NAME}_test)
   add_executable(${target} ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE denseformer_internal ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE DENSEFORMER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}/"
-                       PROPERTIES TIMEOUT 600)
+                       PROPERTIES TIMEOUT 600 ${DF_TEST_PROPERTIES})
   if(ARG_ALL_CPUS)
     foreach(level avx512 avx2 baseline)
-      add_test(NAME ${NAME}@${level} COMMAND ${target} --gtest_brief=1)
-      set_tests_properties(${NAME}@${level} PROPERTIES ENVIRONMENT DENSEFORMER_CPU=${level} TIMEOUT 1200)
+      set(test ${NAME}@${level})
+      add_test(NAME ${test} COMMAND ${target} --gtest_brief=1)
+      set_tests_properties(${test} PROPERTIES
+        TIMEOUT 1200 ${DF_TEST_PROPERTIES} SKIP_REGULAR_EXPRESSION "DENSEFORMER_CPU: got .* but this CPU has")
+      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT DENSEFORMER_CPU=${level})
     endforeach()
   endif()
 endfunction()

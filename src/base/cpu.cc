@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/text.h"
 
 #if defined(__x86_64__)
 #include <asm/prctl.h>

@@ -1,6 +1,7 @@
 #include "base/error.h"
 
 #include <iterator>
+#include <string_view>
 
 namespace denseformer {
 namespace {
@@ -39,7 +40,11 @@ int ExitStatus(ErrorCode code) { return Row(code).exit_status; }
 int HttpStatus(ErrorCode code) { return Row(code).http_status; }
 
 void CheckFailed(const char* file, int line, const std::string& message) {
-  Throw(ErrorCode::kInternal, "{}:{}: check failed: {} (this is a bug, please report it)", file,
+  // From src/ on: where the sources lay when they were compiled is of no use to the reader.
+  std::string_view place = file;
+  const size_t source = place.rfind("/src/");
+  if (source != std::string_view::npos) place.remove_prefix(source + 1);
+  Throw(ErrorCode::kInternal, "{}:{}: check failed: {} (this is a bug, please report it)", place,
         line, message);
 }
 

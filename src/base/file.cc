@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 
@@ -34,6 +36,26 @@ int Attempt(IoOperation operation, const std::string& path, F call) {
   }
 }
 
+struct Descriptor {
+  explicit Descriptor(int fd) : fd(fd) {}
+  ~Descriptor() {
+    if (fd >= 0) close(fd);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  const int fd;
+};
+
+// The state of an open file, which must not be a directory.
+struct stat Inspect(int fd, const std::string& path) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) ThrowErrno(errno, "cannot read {}", path);
+  if (S_ISDIR(info.st_mode)) {
+    Throw(ErrorCode::kInvalid, "{} is a directory, expected a file", path);
+  }
+  return info;
+}
+
 std::string Parent(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
@@ -44,11 +66,27 @@ std::string Parent(const std::string& path) {
 void SetIoFaultForTesting(IoFault fault) { Fault() = std::move(fault); }
 
 std::string ReadFile(const std::string& path, size_t most) {
-  const MappedFile file(path);
-  if (file.size() > most) {
-    Throw(ErrorCode::kInvalid, "{}: {} bytes, expected at most {}", path, file.size(), most);
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.fd < 0) ThrowErrno(errno, "cannot open {}", path);
+  const struct stat info = Inspect(file.fd, path);
+  // The size is a hint: a pipe has none. One byte more than it shows the end without another turn.
+  const size_t expected = static_cast<size_t>(std::max<off_t>(info.st_size, 0));
+  std::string content;
+  size_t size = 0;
+  for (;;) {
+    if (expected > most || size > most) {
+      Throw(ErrorCode::kInvalid, "{}: {} bytes, expected at most {}", path,
+            std::max(expected, size), most);
+    }
+    if (size == content.size()) content.resize(std::max(expected + 1, 2 * size + 4096));
+    const ssize_t got = read(file.fd, content.data() + size, content.size() - size);
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) ThrowErrno(errno, "cannot read {}", path);
+    size += static_cast<size_t>(got);
   }
-  return std::string(reinterpret_cast<const char*>(file.data()), file.size());
+  content.resize(size);
+  return content;
 }
 
 OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
@@ -73,7 +111,9 @@ void OutputFile::Write(const void* data, size_t size) {
       written = write(fd_, from, std::min<size_t>(size, size_t{1} << 30));
       return written;
     });
-    if (error != 0) ThrowErrno(error, "cannot write to {}", path_);
+    if (error != 0 || written <= 0) {
+      ThrowErrno(error != 0 ? error : ENOSPC, "cannot write to {}", path_);
+    }
     from += written;
     size -= static_cast<size_t>(written);
     size_ += static_cast<uint64_t>(written);
@@ -123,18 +163,12 @@ void RenameDurably(const std::string& from, const std::string& to) {
 }
 
 void SyncDirectory(const std::string& directory) {
-  int fd = -1;
-  const int error = Attempt(IoOperation::kSyncDirectory, directory, [&] {
-    fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd;
-  });
-  if (error != 0) ThrowErrno(error, "cannot open directory {}", directory);
-  const int result = fsync(fd);
-  const int sync_error = errno;
-  close(fd);
+  const Descriptor opened(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.fd < 0) ThrowErrno(errno, "cannot open directory {}", directory);
+  const int error =
+      Attempt(IoOperation::kSyncDirectory, directory, [&] { return fsync(opened.fd); });
   // Some file systems do not support fsync on a directory; nothing more can be done there.
-  if (result != 0 && sync_error != EINVAL)
-    ThrowErrno(sync_error, "cannot sync directory {}", directory);
+  if (error != 0 && error != EINVAL) ThrowErrno(error, "cannot sync directory {}", directory);
 }
 
 void RemoveFile(const std::string& path) {
@@ -154,29 +188,18 @@ uint64_t FileSize(const std::string& path) {
 }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) ThrowErrno(errno, "cannot open {}", path);
-  struct stat info;
-  if (fstat(fd, &info) != 0) {
-    const int error = errno;
-    close(fd);
-    ThrowErrno(error, "cannot read {}", path);
-  }
-  if (S_ISDIR(info.st_mode)) {
-    close(fd);
-    Throw(ErrorCode::kInvalid, "{} is a directory, expected a file", path);
+  // Without O_NONBLOCK the open of a named pipe would wait for its writer.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd < 0) ThrowErrno(errno, "cannot open {}", path);
+  const struct stat info = Inspect(file.fd, path);
+  if (!S_ISREG(info.st_mode)) {
+    Throw(ErrorCode::kInvalid, "{} is a pipe or a device, expected a regular file", path);
   }
   size_ = static_cast<size_t>(info.st_size);
-  if (size_ > 0) {
-    void* mapped = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
-    if (mapped == MAP_FAILED) {
-      const int error = errno;
-      close(fd);
-      ThrowErrno(error, "cannot map {}", path);
-    }
-    data_ = static_cast<std::byte*>(mapped);
-  }
-  close(fd);
+  if (size_ == 0) return;
+  void* mapped = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd, 0);
+  if (mapped == MAP_FAILED) ThrowErrno(errno, "cannot map {}", path);
+  data_ = static_cast<std::byte*>(mapped);
 }
 
 MappedFile::~MappedFile() {

@@ -21,7 +21,7 @@ enum class IoOperation { kOpen, kWrite, kSync, kClose, kRename, kRemove, kSyncDi
 using IoFault = std::function<int(IoOperation, const std::string& path)>;
 void SetIoFaultForTesting(IoFault fault);
 
-// The whole file as a string; kInvalid where it is larger than `most` bytes.
+// The whole file as a string; kInvalid where it is larger than `most` bytes. Reads pipes as well.
 std::string ReadFile(const std::string& path, size_t most = size_t{1} << 30);
 
 // Writes sequentially, without buffering of its own. Whoever creates it removes it on failure
@@ -56,6 +56,8 @@ class AtomicFile {
   OutputFile& out() { return *out_; }
   void Write(const void* data, size_t size) { out_->Write(data, size); }
   void Write(std::string_view text) { out_->Write(text); }
+  // After a failure the old file, if any, is still there whole; only where the very last operation
+  // fails, the sync of the directory, is the new one in its place and its durability unknown.
   void Commit();
 
  private:
@@ -73,8 +75,8 @@ void RemoveFile(const std::string& path);  // a missing file is no error
 bool FileExists(const std::string& path);
 uint64_t FileSize(const std::string& path);
 
-// A file mapped for reading. The bytes stay valid for the life of the object; a file that another
-// process truncates meanwhile is that process's bug.
+// A regular file mapped for reading. The bytes stay valid for the life of the object; a file that
+// another process truncates meanwhile is that process's bug.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);

@@ -38,6 +38,7 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
 void SetLogLevel(LogLevel level) { Logger().set_level(ToSpdlog(level)); }
 
 void LogMessage(LogLevel level, const std::string& message) {
+  if (!Logger().should_log(ToSpdlog(level))) return;
   ClearProgressLine();
   Logger().log(ToSpdlog(level), message);
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 namespace denseformer {
 
@@ -18,9 +19,9 @@ int NumThreads();
 // Sets the number of threads, at least 1. Not to be called inside ParallelFor.
 void SetNumThreads(int threads);
 
-// Calls run(context, task) for every task in [0, tasks), each at most once at a time, on up to
-// NumThreads() threads. An exception in a task is rethrown here after all have ended. A call from
-// inside a task runs serially.
+// Calls run(context, task) once for every task in [0, tasks), on up to NumThreads() threads. An
+// exception in a task is rethrown here after all have ended. A call from inside a task runs
+// serially.
 using TaskFunction = void (*)(void* context, int task);
 void ParallelRun(int tasks, TaskFunction run, void* context);
 
@@ -36,7 +37,7 @@ void ParallelFor(int64_t n, int64_t grain, F&& fn) {
     return;
   }
   struct Context {
-    F* fn;
+    std::remove_reference_t<F>* fn;
     int64_t n;
     int parts;
   } context{&fn, n, parts};

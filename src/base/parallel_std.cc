@@ -3,6 +3,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -34,7 +35,11 @@ void ParallelRun(int tasks, TaskFunction run, void* context) {
     inside_task = false;
   };
   std::vector<std::thread> threads;
-  for (int i = 1; i < std::min(tasks, NumThreads()); ++i) threads.emplace_back(work);
+  try {
+    for (int i = 1; i < std::min(tasks, NumThreads()); ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those that exist do the work.
+  }
   work();
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <string_view>
 
 #include "base/text.h"
 
@@ -31,7 +32,28 @@ int TerminalWidth() {
 }
 
 std::string Number(double value) {
-  return value < 1000 ? fmt::format("{:.3g}", value) : HumanCount(value);
+  return value < 999.5 ? fmt::format("{:.3g}", value) : HumanCount(value);
+}
+
+// The number of characters of UTF-8 text.
+int Characters(std::string_view text) {
+  return static_cast<int>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+// The first `most` characters of UTF-8 text.
+std::string_view FirstCharacters(std::string_view text, int most) {
+  size_t end = 0;
+  for (; end < text.size(); ++end) {
+    if ((text[end] & 0xc0) != 0x80 && most-- <= 0) break;
+  }
+  return text.substr(0, end);
+}
+
+// A stderr that is closed or full must not end the work, so failures are ignored here.
+void Print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
 }
 
 }  // namespace
@@ -39,7 +61,7 @@ std::string Number(double value) {
 void SetProgressEnabled(bool on) { enabled = on; }
 
 void ClearProgressLine() {
-  if (line_open.exchange(false)) std::fputs("\r\x1b[K", stderr);
+  if (line_open.exchange(false)) Print("\r\x1b[K");
 }
 
 Progress::Progress(std::string title, std::string unit, double total, double start)
@@ -56,10 +78,10 @@ Progress::~Progress() { Finish(); }
 void Progress::Update(double done, const std::string& note) {
   done_ = done;
   if (!enabled) return;
+  note_ = note;
   const Clock::time_point now = Clock::now();
   if (now - drawn_ < (OnTerminal() ? Clock::duration(kRedraw) : Clock::duration(kPlainLine)))
     return;
-  note_ = note;
   Draw(now, /*last=*/false);
 }
 
@@ -82,22 +104,24 @@ void Progress::Draw(Clock::time_point now, bool last) {
   }
   text += fmt::format(", {}/s, {}", Number(rate), HumanDuration(seconds));
   if (total_ > 0 && !last && rate > 0) {
-    text += fmt::format(", {} left", HumanDuration((total_ - done_) / rate));
+    text += fmt::format(", {} left", HumanDuration(std::max(0.0, total_ - done_) / rate));
   }
   if (!note_.empty()) text += ", " + note_;
   if (!OnTerminal()) {
-    fmt::print(stderr, "{}: {}\n", title_, text);
+    Print(fmt::format("{}: {}\n", title_, text));
     return;
   }
-  const int room = TerminalWidth() - static_cast<int>(title_.size() + text.size()) - 5;
+  // A line that the terminal would wrap could not be drawn over again.
+  const int columns = TerminalWidth() - 1;
+  const int room = columns - Characters(title_) - Characters(text) - 2;
   std::string bar;
   if (total_ > 0 && room >= 8) {
     const int width = std::min(room, 30), full = static_cast<int>(fraction * width);
     for (int i = 0; i < width; ++i) bar += i < full ? "█" : "·";
     bar += " ";
   }
-  fmt::print(stderr, "\r\x1b[K{} {}{}{}", title_, bar, text, last ? "\n" : "");
-  std::fflush(stderr);
+  const std::string line = fmt::format("{} {}{}", title_, bar, text);
+  Print(fmt::format("\r\x1b[K{}{}", FirstCharacters(line, columns), last ? "\n" : ""));
   line_open = !last;
 }
 

@@ -23,7 +23,11 @@ class Random {
       : key_(key), stream_(stream), counter_(counter) {}
 
   uint32_t Next32();
-  uint64_t Next64() { return Next32() | (uint64_t{Next32()} << 32); }
+  // The low half is drawn first.
+  uint64_t Next64() {
+    const uint64_t low = Next32();
+    return low | (uint64_t{Next32()} << 32);
+  }
   // Uniform in [0, 1), 24 bits.
   float Uniform() { return static_cast<float>(Next32() >> 8) * 0x1p-24f; }
   // Uniform in [0, 1), 53 bits.

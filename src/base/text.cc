@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -17,7 +18,8 @@ T ParseNumber(std::string_view what, std::string_view text, T low, T high, const
   if (text.empty() || status == std::errc::invalid_argument || stop != end) {
     Throw(ErrorCode::kUsage, "{}: got '{}', expected {}", what, text, kind);
   }
-  if (status == std::errc::result_out_of_range || !(value >= low && value <= high)) {
+  const bool finite = std::is_integral_v<T> || std::isfinite(static_cast<double>(value));
+  if (status == std::errc::result_out_of_range || !finite || value < low || value > high) {
     Throw(ErrorCode::kUsage, "{}: got {}, expected {} from {} to {}", what, text, kind, low, high);
   }
   return value;
@@ -40,7 +42,8 @@ int EditDistance(std::string_view a, std::string_view b) {
 
 std::string Scaled(double value, double base, const char* const* units, int count) {
   int unit = 0;
-  while (std::abs(value) >= base && unit + 1 < count) {
+  // What would be printed as a whole `base` belongs to the next unit.
+  while (std::abs(value) >= base - (unit == 0 ? 0.5 : 0.005) && unit + 1 < count) {
     value /= base;
     ++unit;
   }
@@ -63,7 +66,9 @@ std::string Nearest(std::string_view word, const std::vector<std::string>& known
   int best_distance = std::max<int>(2, static_cast<int>(word.size()) / 3) + 1;
   for (const std::string& candidate : known) {
     const int distance = EditDistance(word, candidate);
-    if (distance < best_distance) {
+    // Words without a letter in common are not near, however short they are.
+    const int apart = static_cast<int>(std::max(word.size(), candidate.size()));
+    if (distance < std::min(best_distance, apart)) {
       best_distance = distance;
       best = candidate;
     }
@@ -117,7 +122,8 @@ std::string HumanCount(double value) {
 }
 
 std::string HumanDuration(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  constexpr double kCentury = 3.2e9;
+  if (!(seconds >= 0 && seconds < kCentury)) return "?";
   const int64_t total = std::llround(seconds);
   const int64_t hours = total / 3600, minutes = total / 60 % 60;
   return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60)

@@ -30,7 +30,7 @@ std::string WithCommas(int64_t value);
 std::string HumanBytes(double bytes);
 // 1.5e9 -> "1.50 G" (decimal).
 std::string HumanCount(double value);
-// 3725 -> "1:02:05"; 65 -> "1:05".
+// 3725 -> "1:02:05"; 65 -> "1:05"; "?" for what is negative, not finite or beyond a century.
 std::string HumanDuration(double seconds);
 
 }  // namespace denseformer

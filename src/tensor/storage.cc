@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -47,7 +48,10 @@ Storage& Storage::operator=(Storage&& other) noexcept {
 
 Tensor Arena::Allocate(DType dtype, Shape shape) {
   const size_t offset = used_;
-  used_ += RoundUp(static_cast<size_t>(shape.count()) * SizeOf(dtype), kAlignment);
+  size_t bytes = 0;
+  DF_CHECK(!__builtin_mul_overflow(static_cast<size_t>(shape.count()), SizeOf(dtype), &bytes) &&
+           bytes <= SIZE_MAX / 2 && used_ <= SIZE_MAX / 2 - kAlignment);
+  used_ += RoundUp(bytes, kAlignment);
   peak_ = std::max(peak_, used_);
   // A measuring arena gives tensors with a shape but no memory; nobody may touch them.
   if (measuring_) return Tensor(nullptr, dtype, shape);

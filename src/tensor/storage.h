@@ -30,7 +30,8 @@ class Storage {
 };
 
 // Hands out tensors one behind the other. An arena made without storage only measures: run the same
-// plan twice, first to learn the size, then to place the tensors.
+// plan twice, first to learn the size, then to place the tensors. Tensors begin at multiples of
+// kAlignment; memory is zero when it is handed out for the first time.
 class Arena {
  public:
   Arena() = default;  // measures
@@ -43,7 +44,10 @@ class Arena {
   // Memory handed out after Mark() can be handed out again after Release(mark): for scratch whose
   // life is nested.
   size_t Mark() const { return used_; }
-  void Release(size_t mark) { used_ = mark; }
+  void Release(size_t mark) {
+    DF_CHECK(mark <= used_);
+    used_ = mark;
+  }
   size_t peak() const { return peak_; }
 
  private:

@@ -20,19 +20,20 @@ class Shape {
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> dims) {
-    DF_CHECK(dims.size() <= kMostDims);
-    for (int64_t dim : dims) dims_[rank_++] = dim;
+    for (int64_t dim : dims) Append(dim);
   }
 
   int rank() const { return rank_; }
   int64_t operator[](int i) const { return dims_[i]; }
   void Append(int64_t dim) {
-    DF_CHECK(rank_ < kMostDims);
+    DF_CHECK(rank_ < kMostDims && dim >= 0);
     dims_[rank_++] = dim;
   }
   int64_t count() const {
     int64_t product = 1;
-    for (int i = 0; i < rank_; ++i) product *= dims_[i];
+    for (int i = 0; i < rank_; ++i) {
+      DF_CHECK(!__builtin_mul_overflow(product, dims_[i], &product));
+    }
     return product;
   }
   bool operator==(const Shape& other) const = default;
@@ -73,7 +74,10 @@ class Tensor {
   // Rows [begin, begin + n) as a matrix.
   Tensor Rows(int64_t begin, int64_t n) const {
     DF_CHECK(begin >= 0 && n >= 0 && begin + n <= rows());
-    return Tensor(static_cast<char*>(data_) + begin * cols() * SizeOf(dtype_), dtype_, {n, cols()});
+    // A measured tensor has no memory to point into.
+    char* data = static_cast<char*>(data_);
+    if (data != nullptr) data += begin * cols() * static_cast<int64_t>(SizeOf(dtype_));
+    return Tensor(data, dtype_, {n, cols()});
   }
   Tensor Reshape(Shape shape) const {
     DF_CHECK(shape.count() == count());
