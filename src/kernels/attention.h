@@ -13,7 +13,8 @@ namespace denseformer {
 
 // qkv [B, T, 3 * D]: q, k, v of a row behind each other, heads contiguous in each, already rotated;
 // out [B, T, D] of the same dtype (fp32 or bf16); lse [B, H, T] fp32, log-sum-exp of the scaled
-// scores. Dropout acts on the probabilities; its index is ((b * H + h) * T + i) * T + j.
+// scores; empty where no backward pass follows. Dropout acts on the probabilities; its index is ((b
+// * H + h) * T + i) * T + j.
 void AttentionForward(const Tensor& qkv, int64_t heads, const Dropout& dropout, const Tensor& out,
                       const Tensor& lse);
 

@@ -1,0 +1,50 @@
+// Attention of one sequence and one head: what attention.cc calls for each, on the path that fits
+// the CPU and the element type.
+#ifndef DENSEFORMER_KERNELS_ATTENTION_HEAD_H_
+#define DENSEFORMER_KERNELS_ATTENTION_HEAD_H_
+
+#include <cstdint>
+
+#include "kernels/dropout.h"
+#include "tensor/dtype.h"
+
+namespace denseformer {
+
+// E is float or bf16. Rows of q, k, v are `stride` elements apart, rows of out `out_stride`.
+template <class E>
+struct AttentionHead {
+  const E* q;
+  const E* k;
+  const E* v;
+  int64_t stride;
+  int64_t out_stride;
+  int64_t length;     // T
+  int64_t head_size;  // elements of a row
+  Dropout dropout;
+  uint64_t dropout_index;  // of row 0, column 0
+};
+
+template <class E>
+struct AttentionHeadGradients {
+  const E* out;
+  const E* dout;
+  const float* lse;  // [T]
+  E* dq;             // rows `stride` apart, as q
+  E* dk;
+  E* dv;
+};
+
+// out: rows `out_stride` apart; lse [T] or null.
+void AttentionHeadForward(const AttentionHead<float>& head, float* out, float* lse);
+void AttentionHeadForward(const AttentionHead<bf16>& head, bf16* out, float* lse);
+void AttentionHeadBackward(const AttentionHead<float>& head,
+                           const AttentionHeadGradients<float>& gradients);
+void AttentionHeadBackward(const AttentionHead<bf16>& head,
+                           const AttentionHeadGradients<bf16>& gradients);
+
+// Writes dropout.Scale(index + i) for i in [0, count).
+void FillDropoutScales(const Dropout& dropout, uint64_t index, int64_t count, float* scales);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_KERNELS_ATTENTION_HEAD_H_
