@@ -23,6 +23,9 @@ struct Dropout {
     return static_cast<float>(bits >> 8) * 0x1p-24f < probability ? 0.0f
                                                                   : 1.0f / (1.0f - probability);
   }
+
+  // scales[i] = Scale(index + i) for i in [0, n).
+  void FillScales(uint64_t index, int64_t n, float* scales) const;
 };
 
 // x *= mask, element by element of x (fp32); the gradient goes through the same call. Does nothing
