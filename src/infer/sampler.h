@@ -1,0 +1,40 @@
+// Chooses the next token from logits.
+#ifndef DENSEFORMER_INFER_SAMPLER_H_
+#define DENSEFORMER_INFER_SAMPLER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "denseformer/generator.h"
+
+namespace denseformer {
+
+class Sampler {
+ public:
+  // `stream` numbers the sample: the random numbers of token t are a function of (seed, stream, t).
+  Sampler(const SamplingOptions& options, uint64_t stream);
+
+  // The token at position `position` of the generated text. `context` holds the tokens so far (for
+  // the repetition penalty). Throws Error (kNonFinite) where no logit is a finite number.
+  int32_t Choose(std::span<const float> logits, std::span<const int32_t> context,
+                 uint64_t position);
+
+ private:
+  struct Candidate {
+    float logit;
+    int32_t id;
+  };
+
+  SamplingOptions options_;
+  uint64_t stream_;
+  std::vector<Candidate> candidates_;
+};
+
+// Log-probability of `chosen` and of the `count` likeliest tokens. The values come from one sum, so
+// that a token's own value and its entry among the likeliest are the same bits.
+GeneratedToken TokenLogprobs(std::span<const float> logits, int32_t chosen, int count);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_INFER_SAMPLER_H_
