@@ -9,8 +9,6 @@
 namespace denseformer {
 namespace {
 
-constexpr double kRotaryBase = 10000;
-
 // Logits exist for one chunk of rows at a time: enough rows that the product with the embedding
 // runs at full speed, and no more than this many bytes.
 constexpr int64_t kLogitsBytes = int64_t{128} << 20;

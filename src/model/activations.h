@@ -22,6 +22,9 @@
 
 namespace denseformer {
 
+// Base of the rotary angles (rotary.h).
+inline constexpr double kRotaryBase = 10000;
+
 // Of one block; N = sequences * length rows. `compute` is fp32 or bf16.
 struct BlockActivations {
   Tensor ln_1_mean, ln_1_rstd;  // [N]
