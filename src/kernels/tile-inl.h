@@ -40,8 +40,8 @@ HWY_INLINE void TileProductUnrolled(std::index_sequence<I...>, const float* a, s
                                     size_t c_stride) {
   namespace hn = hwy::HWY_NAMESPACE;
   const TileTag d;
-  // Element I of the tile is vector I % 2 of row I / 2; names fixed at compile time keep the sums in
-  // registers.
+  // Element I of the tile is vector I % 2 of row I / 2; names fixed at compile time keep the sums
+  // in registers.
   TileVec sum[sizeof...(I)];
   if constexpr (kC == TileC::kAdd) {
     ((sum[I] = hn::LoadU(d, c + (I / 2) * c_stride + (I % 2) * kTileLanes)), ...);
