@@ -1,0 +1,220 @@
+// denseformer generate: text from a trained model, streamed as it comes.
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/line_editor.h"
+#include "cli/output.h"
+#include "denseformer/generator.h"
+
+namespace denseformer {
+namespace {
+
+struct Options {
+  std::string run;
+  std::string prompt, file;
+  bool has_prompt = false;
+  std::string precision = "auto";
+  std::string context = "stop";
+  bool echo = false;
+  bool ignore_end = false;
+  GenerateOptions generate;
+};
+
+Precision ParsePrecision(const std::string& name) {
+  return name == "fp32" ? Precision::kFp32 : name == "bf16" ? Precision::kBf16 : Precision::kAuto;
+}
+
+std::string ReadStdin() {
+  return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+}
+
+nlohmann::ordered_json TokenJson(const TokenProbability& token, const Tokenizer& tokenizer) {
+  return {{"id", token.id},
+          {"text", std::string(tokenizer.TokenBytes(token.id))},
+          {"logprob", token.logprob}};
+}
+
+nlohmann::ordered_json ToJson(const Generation& generation, const Tokenizer& tokenizer) {
+  nlohmann::ordered_json json = {{"text", generation.text},
+                                 {"tokens", generation.tokens},
+                                 {"finish_reason", FinishReasonName(generation.finish)}};
+  for (const GeneratedToken& token : generation.logprobs) {
+    nlohmann::ordered_json entry = TokenJson(token.chosen, tokenizer);
+    entry["likeliest"] = nlohmann::ordered_json::array();
+    for (const TokenProbability& likely : token.likeliest) {
+      entry["likeliest"].push_back(TokenJson(likely, tokenizer));
+    }
+    json["logprobs"].push_back(entry);
+  }
+  return json;
+}
+
+struct Timing {
+  double seconds = 0;
+  int64_t tokens = 0;
+};
+
+// Generates all samples for one prompt and prints them; one sample streams as it is made.
+Timing Run(Generator& generator, const Tokenizer& tokenizer, const std::string& prompt,
+           const Options& options, const CommonOptions& common) {
+  const bool stream = !common.json && options.generate.samples == 1;
+  if (stream && options.echo) WriteStdout(prompt);
+  const auto begin = std::chrono::steady_clock::now();
+  const TextCallback callback = [&](int, std::string_view piece) {
+    if (stream) {
+      WriteStdout(piece);
+      FlushStdout();
+    }
+    return true;
+  };
+  const std::vector<Generation> results =
+      generator.GenerateSamples(prompt, options.generate, callback);
+  Timing timing;
+  timing.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (const Generation& result : results)
+    timing.tokens += static_cast<int64_t>(result.tokens.size());
+  if (common.json) {
+    nlohmann::ordered_json json = {{"prompt", prompt},
+                                   {"prompt_tokens", results.front().prompt_tokens}};
+    for (const Generation& result : results) json["samples"].push_back(ToJson(result, tokenizer));
+    json["tokens_per_second"] = static_cast<double>(timing.tokens) / timing.seconds;
+    PrintJson(json);
+  } else if (stream) {
+    WriteStdout("\n");
+  } else {
+    for (size_t s = 0; s < results.size(); ++s) {
+      Print("--- sample {} ---\n{}{}\n", s + 1, options.echo ? prompt : "", results[s].text);
+    }
+  }
+  if (!common.json && options.generate.logprobs >= 0) {
+    for (const Generation& result : results) {
+      for (const GeneratedToken& token : result.logprobs)
+        PrintJson(TokenJson(token.chosen, tokenizer));
+    }
+  }
+  FlushStdout();
+  LogInfo("{} tokens in {:.2f} s, {:.1f} tokens/s, ended by {}", timing.tokens, timing.seconds,
+          static_cast<double>(timing.tokens) / timing.seconds,
+          FinishReasonName(results.front().finish));
+  return timing;
+}
+
+void Interact(Generator& generator, const Tokenizer& tokenizer, Options options,
+              const CommonOptions& common) {
+  LogInfo("type a prompt and press Enter; an empty line or Ctrl-D ends");
+  LineEditor editor("denseformer", "> ");
+  // Each prompt of a sitting has a seed of its own, so that asking again gives another text.
+  for (;; ++options.generate.sampling.seed) {
+    const std::optional<std::string> line = editor.Next();
+    if (!line || line->empty()) return;
+    try {
+      Run(generator, tokenizer, *line, options, common);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInvalid) throw;
+      LogError("{}", error.what());  // a prompt that does not fit must not end the sitting
+    }
+  }
+}
+
+void Generate(const Options& given, const CommonOptions& common) {
+  Options options = given;
+  options.generate.stop_at_end_of_text = !options.ignore_end;
+  options.generate.context =
+      options.context == "slide" ? ContextPolicy::kSlide : ContextPolicy::kStop;
+  options.generate.Validate();
+  const LanguageModel model = LanguageModel::Load(options.run, ParsePrecision(options.precision));
+  Generator generator(model);
+  if (options.has_prompt) {
+    Run(generator, model.tokenizer(), options.prompt, options, common);
+  } else if (!options.file.empty()) {
+    Run(generator, model.tokenizer(), options.file == "-" ? ReadStdin() : ReadFile(options.file),
+        options, common);
+  } else if (isatty(STDIN_FILENO) == 1) {
+    Interact(generator, model.tokenizer(), options, common);
+  } else {
+    Run(generator, model.tokenizer(), ReadStdin(), options, common);
+  }
+}
+
+void AddSampling(CLI::App& app, GenerateOptions& generate) {
+  SamplingOptions& sampling = generate.sampling;
+  const char* group = "Sampling";
+  app.add_option("--temperature", sampling.temperature,
+                 "Spread of the choice; 0: always the likeliest token")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--top-k", sampling.top_k, "Only the K likeliest tokens; 0: all")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--top-p", sampling.top_p,
+                 "Only the likeliest tokens with this probability together")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--min-p", sampling.min_p,
+                 "Only tokens with this share of the largest probability")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--repetition-penalty", sampling.repetition_penalty,
+                 "Above 1: tokens that occurred before are less likely")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--seed", sampling.seed, "Same seed, same text")
+      ->capture_default_str()
+      ->group(group);
+}
+
+}  // namespace
+
+void AddGenerate(CLI::App& app, CommonOptions& common) {
+  auto options = std::make_shared<Options>();
+  GenerateOptions& generate = options->generate;
+  app.add_option("RUN", options->run, "Run directory of a trained model")->required();
+  CLI::Option* prompt = app.add_option_function<std::string>(
+      "--prompt,-p",
+      [o = options.get()](const std::string& text) {
+        o->prompt = text;
+        o->has_prompt = true;
+      },
+      "The text to continue");
+  app.add_option("--prompt-file", options->file, "Read the prompt from this file; -: stdin")
+      ->excludes(prompt);
+  app.add_option("--max-tokens,-n", generate.max_tokens, "Longest text in tokens")
+      ->capture_default_str();
+  app.add_option("--samples", generate.samples, "Texts to generate, side by side")
+      ->capture_default_str();
+  app.add_option("--stop", generate.stop,
+                 "End the text before this string; may be given several times")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--logprobs", generate.logprobs,
+                 "Report each token's log-probability, and this many of the likeliest");
+  app.add_option(
+         "--context", options->context,
+         "At the model's longest sequence: stop, or slide the window (encode its newer half anew)")
+      ->check(CLI::IsMember({"stop", "slide"}))
+      ->capture_default_str();
+  app.add_option("--precision", options->precision, "auto, fp32 or bf16")
+      ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_flag("--echo", options->echo, "Print the prompt before the text");
+  app.add_flag("--ignore-end", options->ignore_end, "Go on after the end-of-text token");
+  AddSampling(app, generate);
+  app.footer(
+      "With no prompt and a terminal it asks for prompts, one a line.\n"
+      "Examples:\n"
+      "  denseformer generate runs/tiny --prompt 'In the beginning' --max-tokens 60\n"
+      "  denseformer generate runs/tiny -p 'And' --samples 3 --temperature 0.8 --top-k 40 --json\n"
+      "  echo 'Once upon' | denseformer generate runs/tiny --context slide -n 2000");
+  SetWork(app, common, options, [&common](const Options& o) { Generate(o, common); });
+}
+
+}  // namespace denseformer

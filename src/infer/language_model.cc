@@ -1,0 +1,52 @@
+#include "infer/language_model.h"
+
+#include <utility>
+
+#include "base/cpu.h"
+#include "io/run_directory.h"
+#include "model/forward.h"
+
+namespace denseformer {
+
+DType ComputeType(Precision precision) {
+  if (precision == Precision::kAuto) return HasFastBf16() ? DType::kBF16 : DType::kF32;
+  return precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
+}
+
+LanguageModel MakeLanguageModel(Model model, Tokenizer tokenizer) {
+  return LanguageModel(std::make_shared<const LanguageModel::Impl>(
+      LanguageModel::Impl{std::move(model), std::move(tokenizer)}));
+}
+
+LanguageModel::LanguageModel(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+LanguageModel LanguageModel::Load(const std::string& directory, Precision precision) {
+  Model model = LoadModel(directory, ComputeType(precision), ModelUse::kInference);
+  Tokenizer tokenizer = Tokenizer::Load(directory + "/tokenizer.json");
+  if (tokenizer.vocab_size() > model.config().vocab_size) {
+    Throw(ErrorCode::kInvalid,
+          "{}: the tokenizer has {} tokens, but the model only {}; they do not belong together",
+          directory, tokenizer.vocab_size(), model.config().vocab_size);
+  }
+  return MakeLanguageModel(std::move(model), std::move(tokenizer));
+}
+
+const ModelConfig& LanguageModel::config() const { return impl_->model.config(); }
+const Tokenizer& LanguageModel::tokenizer() const { return impl_->tokenizer; }
+int64_t LanguageModel::parameter_count() const { return impl_->model.table().count(); }
+
+Precision LanguageModel::precision() const {
+  return impl_->model.compute() == DType::kBF16 ? Precision::kBf16 : Precision::kFp32;
+}
+
+std::vector<float> LanguageModel::Logits(std::span<const int32_t> tokens) const {
+  const int64_t length = static_cast<int64_t>(tokens.size()), vocab = config().vocab_size;
+  const Batch batch{tokens, {}, 1, length};
+  CheckBatch(impl_->model, batch);
+  std::vector<float> logits(static_cast<size_t>(length * vocab));
+  Activations activations(impl_->model, 1, length, ModelUse::kInference);
+  ForwardLogits(impl_->model, batch, activations, Tensor(logits.data(), {length, vocab}));
+  return logits;
+}
+
+}  // namespace denseformer
