@@ -25,6 +25,11 @@ bool DetectAvx512Bf16() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5)) != 0;
 }
 
+bool DetectAmxTiles() {
+  unsigned palettes, b, c, d;
+  return __get_cpuid_count(0x1d, 0, &palettes, &b, &c, &d) && palettes >= 1;
+}
+
 // Linux gives the tile registers only to processes that ask for them.
 bool RequestAmx() {
   unsigned a, b, c, d;
@@ -48,6 +53,7 @@ CpuLevel Detect() {
 #else
 
 bool DetectAvx512Bf16() { return false; }
+bool DetectAmxTiles() { return false; }
 CpuLevel Detect() { return CpuLevel::kBaseline; }
 
 #endif
@@ -81,6 +87,11 @@ const char* CpuLevelName(CpuLevel level) { return kNames[static_cast<int>(level)
 bool HasAvx512Bf16() {
   static const bool has = DetectAvx512Bf16();
   return has && GetCpuLevel() >= CpuLevel::kAvx512;
+}
+
+bool DescribesAmxTiles() {
+  static const bool describes = DetectAmxTiles();
+  return describes && GetCpuLevel() == CpuLevel::kAmx;
 }
 
 bool HasFastBf16() { return HasAvx512Bf16(); }

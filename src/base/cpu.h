@@ -20,6 +20,10 @@ const char* CpuLevelName(CpuLevel level);
 // Whether AVX-512 has the BF16 dot product instructions, within the level in use.
 bool HasAvx512Bf16();
 
+// Whether CPUID describes the tile registers (leaf 0x1D). Some virtual machines hide that leaf
+// though the tiles work; code that sizes its tiles by it then fails with an illegal instruction.
+bool DescribesAmxTiles();
+
 // Whether bf16 matrix products are faster than fp32's here.
 bool HasFastBf16();
 

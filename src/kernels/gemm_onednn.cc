@@ -39,6 +39,7 @@ void LimitIsa() {
       dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
       return;
     case CpuLevel::kAmx:
+      if (!DescribesAmxTiles()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
       return;
   }
 }
@@ -372,8 +373,10 @@ void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweig
 std::string GemmDescription() {
   Engine();
   const dnnl_version_t* version = dnnl_version();
-  return fmt::format("oneDNN {}.{}.{}, {}", version->major, version->minor, version->patch,
-                     CpuLevelName(GetCpuLevel()));
+  return fmt::format(
+      "oneDNN {}.{}.{}, {}", version->major, version->minor, version->patch,
+      CpuLevelName(GetCpuLevel() == CpuLevel::kAmx && !DescribesAmxTiles() ? CpuLevel::kAvx512
+                                                                           : GetCpuLevel()));
 }
 
 }  // namespace denseformer
