@@ -176,6 +176,16 @@ void RemoveFile(const std::string& path) {
   if (error != 0 && error != ENOENT) ThrowErrno(error, "cannot remove {}", path);
 }
 
+void TruncateFile(const std::string& path, uint64_t size) {
+  if (FileSize(path) < size) {
+    Throw(ErrorCode::kCorrupt, "{}: {} bytes, expected at least {}", path, FileSize(path), size);
+  }
+  const int error = Attempt(IoOperation::kTruncate, path,
+                            [&] { return truncate(path.c_str(), static_cast<off_t>(size)); });
+  if (error != 0) ThrowErrno(error, "cannot truncate {}", path);
+  OutputFile(path, /*append=*/true).Sync();
+}
+
 bool FileExists(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0;

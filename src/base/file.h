@@ -14,7 +14,16 @@
 
 namespace denseformer {
 
-enum class IoOperation { kOpen, kWrite, kSync, kClose, kRename, kRemove, kSyncDirectory };
+enum class IoOperation {
+  kOpen,
+  kWrite,
+  kSync,
+  kClose,
+  kRename,
+  kRemove,
+  kSyncDirectory,
+  kTruncate
+};
 
 // Called before each operation with its path; returns 0, or the errno to fail with. Not
 // thread-safe: for tests. An empty function switches it off.
@@ -72,6 +81,8 @@ void WriteFileAtomic(const std::string& path, std::string_view content);
 void RenameDurably(const std::string& from, const std::string& to);
 void SyncDirectory(const std::string& directory);
 void RemoveFile(const std::string& path);  // a missing file is no error
+// Cuts a file to its first `size` bytes and syncs it; it must have at least as many.
+void TruncateFile(const std::string& path, uint64_t size);
 bool FileExists(const std::string& path);
 uint64_t FileSize(const std::string& path);
 

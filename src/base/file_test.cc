@@ -45,6 +45,17 @@ TEST_F(FileTest, ReadsWhatWasWritten) {
   EXPECT_EQ(ReadFile(dir_ / "x"), large);
 }
 
+TEST_F(FileTest, TruncatesToASize) {
+  WriteFileAtomic(dir_ / "x", "12345");
+  TruncateFile(dir_ / "x", 3);
+  EXPECT_EQ(ReadFile(dir_ / "x"), "123");
+  ExpectError(ErrorCode::kCorrupt, "x: 3 bytes, expected at least 4",
+              [&] { TruncateFile(dir_ / "x", 4); });
+  FailOn(IoOperation::kTruncate, EIO);
+  ExpectError(ErrorCode::kIo, "cannot truncate", [&] { TruncateFile(dir_ / "x", 1); });
+  EXPECT_EQ(ReadFile(dir_ / "x"), "123");
+}
+
 TEST_F(FileTest, ReadFileHoldsItsLimit) {
   WriteFileAtomic(dir_ / "x", "12345");
   EXPECT_EQ(ReadFile(dir_ / "x", 5), "12345");

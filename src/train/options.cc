@@ -1,0 +1,210 @@
+#include "train/options.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "denseformer/depth_pattern.h"
+
+namespace denseformer {
+namespace {
+
+std::string SectionOf(const std::string& key) { return key.substr(0, key.find('.')); }
+
+// The text of a TOML value as a flag would have it, if the type is that of the row.
+std::string ValueText(const OptionRow& row, const toml::node& node, std::string_view where) {
+  if (const auto* value = node.as_boolean()) {
+    if (row.type == "true/false") return value->get() ? "true" : "false";
+  } else if (const auto* value = node.as_integer()) {
+    if (row.type == "integer" || row.type == "number") return std::to_string(value->get());
+  } else if (const auto* value = node.as_floating_point()) {
+    if (row.type == "number") return fmt::format("{}", value->get());
+  } else if (const auto* value = node.as_string()) {
+    if (row.type == "text") return value->get();
+  }
+  std::ostringstream type;
+  type << node.type();
+  Throw(ErrorCode::kInvalid, "{}: {} is of type {}, expected {}", where, row.key, type.str(),
+        row.type == "text" ? "string" : row.type);
+}
+
+// Reads `table` whose keys stand behind `prefix`.
+void Flatten(const toml::table& table, const std::string& prefix, const std::string& name,
+             Assignments& assignments) {
+  for (const auto& [toml_key, node] : table) {
+    const std::string key = prefix + std::string(toml_key.str());
+    const std::string where = fmt::format("{}:{}", name, node.source().begin.line);
+    if (const toml::table* inner = node.as_table(); inner != nullptr && prefix.empty()) {
+      Flatten(*inner, key + ".", name, assignments);
+      continue;
+    }
+    if (key == "preset") {
+      if (!node.is_string()) {
+        Throw(ErrorCode::kInvalid, "{}: preset must be a string", where);
+      }
+      assignments.emplace_back("preset", node.as_string()->get());
+      continue;
+    }
+    const OptionRow& row = FindOption(where, key);
+    const auto same = [&row](const auto& other) { return other.first == row.key; };
+    if (std::any_of(assignments.begin(), assignments.end(), same)) {
+      Throw(ErrorCode::kInvalid, "{}: {} is given twice", where, row.key);
+    }
+    assignments.emplace_back(row.key, ValueText(row, node, where));
+  }
+}
+
+// Takes "preset" out of the assignments of a file.
+std::string TakePreset(Assignments& assignments) {
+  std::string preset;
+  std::erase_if(assignments, [&preset](const auto& assignment) {
+    if (assignment.first != "preset") return false;
+    preset = assignment.second;
+    return true;
+  });
+  return preset;
+}
+
+// A pattern given as the path of a mask file becomes the pattern itself, so that the run does not
+// depend on the file.
+void ResolveMaskFile(ModelConfig& model) {
+  if (!model.dwa.starts_with("mask:") && FileExists(model.dwa)) {
+    const std::string text = ReadFile(model.dwa, size_t{1} << 26);
+    model.dwa = DepthPattern::FromMask(text, model.n_layer, model.dwa).ToString();
+  }
+}
+
+void AssignAll(TrainOptions& options, const Assignments& file, const OptionSources& sources) {
+  Assign(options, file, sources.toml_name);
+  Assign(options, sources.sets, "--set");
+  Assign(options, sources.flags, "");
+  ResolveMaskFile(options.model);
+  options.Validate();
+}
+
+}  // namespace
+
+const OptionRow& FindOption(std::string_view where, std::string_view key) {
+  std::vector<std::string> known;
+  for (const OptionRow& row : TrainOptionTable()) {
+    if (key == row.key || key == row.ShortKey()) return row;
+    known.push_back(row.key);
+    known.push_back(row.ShortKey());
+  }
+  Throw(ErrorCode::kUsage, "{}: unknown key '{}'{}", where, key, DidYouMean(key, known));
+}
+
+Assignments ParseToml(std::string_view text, std::string_view name) {
+  Assignments assignments;
+  try {
+    Flatten(toml::parse(text), "", std::string(name), assignments);
+  } catch (const toml::parse_error& error) {
+    std::string what(error.description());
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    Throw(ErrorCode::kInvalid, "{}:{}: {}", name, error.source().begin.line, what);
+  }
+  return assignments;
+}
+
+std::pair<std::string, std::string> ParseSet(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) {
+    Throw(ErrorCode::kUsage, "--set: got '{}', expected key=value", text);
+  }
+  const std::string_view key = Trim(text.substr(0, equals));
+  return {FindOption("--set", key).key, std::string(Trim(text.substr(equals + 1)))};
+}
+
+void Assign(TrainOptions& options, const Assignments& assignments, std::string_view where) {
+  for (const auto& [key, value] : assignments) {
+    FindOption(where, key).set(options, value);
+  }
+}
+
+std::string ToToml(const TrainOptions& options) {
+  std::string text = fmt::format("preset = \"{}\"\n", options.preset);
+  std::string section;
+  for (const OptionRow& row : TrainOptionTable()) {
+    if (SectionOf(row.key) != section) {
+      section = SectionOf(row.key);
+      text += fmt::format("\n[{}]\n", section);
+    }
+    text += fmt::format("{} = {}\n", row.key.substr(section.size() + 1), row.get(options));
+  }
+  return text;
+}
+
+TrainOptions ResolveOptions(const OptionSources& sources) {
+  Assignments file = ParseToml(sources.toml, sources.toml_name);
+  const std::string file_preset = TakePreset(file);
+  const std::string preset = !sources.preset.empty() ? sources.preset
+                             : !file_preset.empty()  ? file_preset
+                                                     : "tiny";
+  TrainOptions options = PresetOptions(preset);
+  AssignAll(options, file, sources);
+  return options;
+}
+
+TrainOptions ResolveResumed(const TrainOptions& stored, const OptionSources& sources,
+                            const std::vector<std::string>& forced) {
+  std::set<std::string> allowed;
+  for (const std::string& key : forced) allowed.insert(FindOption("--force", key).key);
+  Assignments file = ParseToml(sources.toml, sources.toml_name);
+  const std::string file_preset = TakePreset(file);
+  for (const std::string& preset : {sources.preset, file_preset}) {
+    if (!preset.empty() && preset != stored.preset) {
+      Throw(ErrorCode::kUsage, "resume: got preset '{}', but the run began with '{}'", preset,
+            stored.preset);
+    }
+  }
+  TrainOptions options = stored;
+  AssignAll(options, file, sources);
+  std::vector<std::string> refused;
+  for (const OptionRow& row : TrainOptionTable()) {
+    if (!row.course || row.get(options) == row.get(stored)) continue;
+    if (row.key.starts_with("model.")) {
+      Throw(ErrorCode::kUsage, "resume: {} is {}, but the run began with {}; start a new run",
+            row.key, row.get(options), row.get(stored));
+    }
+    if (allowed.contains(row.key)) continue;
+    refused.push_back(fmt::format("{} ({}, was {})", row.key, row.get(options), row.get(stored)));
+  }
+  if (!refused.empty()) {
+    Throw(ErrorCode::kUsage,
+          "resume: changed settings would alter the course of the run: {}; start a new run, or "
+          "allow each with --force KEY",
+          Join(refused, ", "));
+  }
+  return options;
+}
+
+std::string OptionsDocument() {
+  const TrainOptions defaults = PresetOptions("tiny");
+  std::string text =
+      "# Options of a training run\n\n"
+      "Made by `denseformer train --print-options`; a test compares this file with the program.\n\n"
+      "Each option is a key of the configuration file, a `--set key=value` and a flag. Later ones\n"
+      "win: preset < file (`--config FILE.toml`) < `--set` < flags. Defaults are those of the "
+      "preset\n`tiny`. *Course*: a resumed run refuses another value unless `--force KEY` names "
+      "it.\n";
+  std::string section;
+  for (const OptionRow& row : TrainOptionTable()) {
+    if (SectionOf(row.key) != section) {
+      section = SectionOf(row.key);
+      text += fmt::format(
+          "\n## [{}]\n\n| key | flag | type | default | course | meaning |\n"
+          "| --- | --- | --- | --- | --- | --- |\n",
+          section);
+    }
+    text += fmt::format("| `{}` | `{}` | {} | `{}` | {} | {} |\n", row.key, row.flag, row.type,
+                        row.get(defaults), row.course ? "yes" : "", row.help);
+  }
+  return text;
+}
+
+}  // namespace denseformer
