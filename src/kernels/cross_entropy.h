@@ -13,8 +13,9 @@ namespace denseformer {
 // A row with this target has no loss and no gradient.
 inline constexpr int32_t kIgnoreTarget = -1;
 
-// loss[n] = logsumexp(logits[n]) - logits[n][target]; 0 where ignored. correct[n] = 1 where the
-// largest logit (the first of equals) is the target's; may be empty.
+// logits [N, V] fp32 or bf16. loss[n] = logsumexp(logits[n]) - logits[n][target]; 0 where ignored,
+// NaN where a logit is NaN or +infinity. correct[n] = 1 where the largest logit (the first of
+// equals) is the target's; 0 where ignored and where the loss is NaN; may be empty.
 void CrossEntropyForward(const Tensor& logits, std::span<const int32_t> targets,
                          std::span<float> losses, std::span<uint8_t> correct);
 
