@@ -1,0 +1,34 @@
+// The machine's limit for a model: the matrix products of a pass alone, on the same shapes and
+// through the same library, with nothing between them.
+#ifndef DENSEFORMER_PERF_GEMM_LIMIT_H_
+#define DENSEFORMER_PERF_GEMM_LIMIT_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "model/model.h"
+
+namespace denseformer {
+
+// The products of a model on batches of `rows` tokens. Weights of one block serve for all, which is
+// kind to the limit: they may stay in cache.
+class GemmLimit {
+ public:
+  GemmLimit(const ModelConfig& config, DType compute, int64_t rows, ModelUse use);
+  ~GemmLimit();
+
+  void Forward();   // d blocks and the head
+  void Backward();  // input and weight gradients of the same
+
+  // Multiply-adds count 2.
+  double forward_flops() const;
+  double backward_flops() const { return 2 * forward_flops(); }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_PERF_GEMM_LIMIT_H_

@@ -1,0 +1,56 @@
+#include "perf/interleave.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "base/error.h"
+#include "base/progress.h"
+
+namespace denseformer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double Quantile(std::vector<double> values, double q) {
+  DF_CHECK(!values.empty());
+  std::sort(values.begin(), values.end());
+  const double at = q * static_cast<double>(values.size() - 1);
+  const size_t below = static_cast<size_t>(at), above = std::min(below + 1, values.size() - 1);
+  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+}  // namespace
+
+double Timing::median() const { return Quantile(seconds, 0.5); }
+double Timing::minimum() const { return Quantile(seconds, 0); }
+double Timing::spread() const {
+  return (Quantile(seconds, 0.75) - Quantile(seconds, 0.25)) / 2 / median();
+}
+
+std::vector<Timing> Interleave(const std::vector<Variant>& variants,
+                               const InterleaveOptions& options) {
+  std::vector<Timing> timings;
+  for (const Variant& variant : variants) timings.push_back({variant.name, {}});
+  const Clock::time_point begin = Clock::now();
+  std::optional<Progress> progress;
+  if (!options.title.empty()) progress.emplace(options.title, "rounds", options.rounds);
+  for (const Variant& variant : variants) variant.run();
+  for (int round = 0; round < options.rounds || Seconds(begin) < options.seconds; ++round) {
+    for (size_t turn = 0; turn < variants.size(); ++turn) {
+      const size_t v = (turn + static_cast<size_t>(round)) % variants.size();
+      const Clock::time_point start = Clock::now();
+      variants[v].run();
+      timings[v].seconds.push_back(Seconds(start));
+      if (progress) progress->Update(round, variants[v].name);
+    }
+    if (progress) progress->Update(round + 1);
+  }
+  return timings;
+}
+
+}  // namespace denseformer

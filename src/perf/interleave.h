@@ -1,0 +1,41 @@
+// Timing on machines that are shared and noisy: the variants take turns, A B C A B C ..., so that
+// each meets the same disturbances; what counts is the ratio of their medians and of their minima.
+#ifndef DENSEFORMER_PERF_INTERLEAVE_H_
+#define DENSEFORMER_PERF_INTERLEAVE_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace denseformer {
+
+struct Variant {
+  std::string name;
+  std::function<void()> run;
+};
+
+// Seconds of one call.
+struct Timing {
+  std::string name;
+  std::vector<double> seconds;  // in the order of the rounds
+
+  double median() const;
+  double minimum() const;
+  // Half the distance between the quartiles, as a share of the median.
+  double spread() const;
+};
+
+struct InterleaveOptions {
+  int rounds = 10;     // at least this many, ...
+  double seconds = 0;  // ... and until this much time has passed
+  std::string title;   // of the progress bar; empty: none
+};
+
+// Runs each variant once to warm up, then all of them in every round; the order turns by one from
+// round to round.
+std::vector<Timing> Interleave(const std::vector<Variant>& variants,
+                               const InterleaveOptions& options);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_PERF_INTERLEAVE_H_
