@@ -1,4 +1,5 @@
-// Matrix products on oneDNN; gemm_onednn.cc is the only file that knows it.
+// Matrix products: bf16 on AMX by kernels of our own, everything else by oneDNN (gemm_onednn.cc is
+// the only file that knows it).
 //
 // A Linear layer is y = x W^T (+ bias), W [out, in]. Compute is fp32 or bf16 with fp32 sums; the
 // weights' master copy is always fp32.

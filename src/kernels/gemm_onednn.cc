@@ -3,6 +3,8 @@
 // Forward and input gradients use `matmul` with weights in oneDNN's packed layout (bf16) or as they
 // lie (fp32). Weight gradients use the `gemm` implementation with a sum into the fp32 gradient:
 // oneDNN's first choice there splits the sum by threads, so its bits depend on their number.
+#include "kernels/gemm_onednn.h"
+
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <vector>
@@ -10,7 +12,6 @@
 #include "base/cpu.h"
 #include "base/parallel.h"
 #include "kernels/convert.h"
-#include "kernels/gemm.h"
 #include "tensor/storage.h"
 
 // oneDNN's threads are OpenMP's; weak, because the thread-sanitizer build itself does not link
@@ -242,7 +243,7 @@ void Deliver(const Tensor& result, const Tensor& to) {
 
 }  // namespace
 
-struct PackedWeight::Impl {
+struct OneDnnWeight::Impl {
   Tensor master;
   DType compute;
   bool for_backward;
@@ -253,9 +254,8 @@ struct PackedWeight::Impl {
   bool rounded() const { return compute == DType::kBF16 && !HasNativeBf16(); }
 };
 
-PackedWeight::PackedWeight(const Tensor& master, DType compute, bool for_backward)
+OneDnnWeight::OneDnnWeight(const Tensor& master, DType compute, bool for_backward)
     : impl_(std::make_unique<Impl>()) {
-  DF_CHECK(master.shape().rank() == 2 && master.dtype() == DType::kF32);
   impl_->master = master;
   impl_->compute = compute;
   impl_->for_backward = for_backward;
@@ -271,15 +271,12 @@ PackedWeight::PackedWeight(const Tensor& master, DType compute, bool for_backwar
   }
 }
 
-PackedWeight::~PackedWeight() = default;
-PackedWeight::PackedWeight(PackedWeight&&) noexcept = default;
-PackedWeight& PackedWeight::operator=(PackedWeight&&) noexcept = default;
+OneDnnWeight::~OneDnnWeight() = default;
 
-int64_t PackedWeight::out() const { return impl_->master.shape()[0]; }
-int64_t PackedWeight::in() const { return impl_->master.shape()[1]; }
-DType PackedWeight::compute() const { return impl_->compute; }
+int64_t OneDnnWeight::out() const { return impl_->master.shape()[0]; }
+int64_t OneDnnWeight::in() const { return impl_->master.shape()[1]; }
 
-size_t PackedWeight::CopyBytes(int64_t out, int64_t in, DType compute, bool for_backward) {
+size_t OneDnnWeight::CopyBytes(int64_t out, int64_t in, DType compute, bool for_backward) {
   if (compute == DType::kF32) return 0;
   const size_t count = static_cast<size_t>(out) * static_cast<size_t>(in);
   if (!HasNativeBf16()) return count * sizeof(float);
@@ -300,7 +297,7 @@ void Reorder(const memory::desc& from, const void* source, const memory::desc& t
 
 }  // namespace
 
-void PackedWeight::Refresh() {
+void OneDnnWeight::Refresh() {
   const Tensor& master = impl_->master;
   if (impl_->packed()) {
     Reorder(Transposed(in(), out(), DType::kF32), master.raw(), impl_->forward_layout,
@@ -318,13 +315,10 @@ void PackedWeight::Refresh() {
   }
 }
 
-void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
+void OneDnnForward(const Tensor& x, const OneDnnWeight& weight, const Tensor& bias,
                    const Tensor& y) {
-  const PackedWeight::Impl& w = weight.impl();
+  const OneDnnWeight::Impl& w = weight.impl();
   const int64_t rows = x.rows();
-  DF_CHECK(x.dtype() == w.compute && x.cols() == weight.in() && y.cols() == weight.out());
-  DF_CHECK(y.rows() == rows);
-  if (rows == 0) return;
   const float* b = bias.empty() ? nullptr : bias.f32();
   if (w.rounded()) {
     const Tensor result = F32Destination(y);
@@ -339,12 +333,9 @@ void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bi
       x.raw(), w.packed() ? w.forward.data() : w.master.raw(), b, y.raw());
 }
 
-void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx) {
-  const PackedWeight::Impl& w = weight.impl();
+void OneDnnBackwardInput(const Tensor& dy, const OneDnnWeight& weight, const Tensor& dx) {
+  const OneDnnWeight::Impl& w = weight.impl();
   const int64_t rows = dy.rows();
-  DF_CHECK(w.for_backward && dy.dtype() == w.compute);
-  DF_CHECK(dy.cols() == weight.out() && dx.cols() == weight.in() && dx.rows() == rows);
-  if (rows == 0) return;
   if (w.rounded()) {
     const Tensor result = F32Destination(dx);
     Run(MakeKey(Product::kBackwardInput, rows, weight.out(), weight.in(), DType::kF32, DType::kF32,
@@ -358,11 +349,8 @@ void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Ten
       dy.raw(), w.packed() ? w.backward.data() : w.master.raw(), nullptr, dx.raw());
 }
 
-void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight) {
+void OneDnnBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight) {
   const int64_t rows = dy.rows();
-  DF_CHECK(x.rows() == rows && dy.dtype() == x.dtype() && dweight.dtype() == DType::kF32);
-  DF_CHECK(dweight.rows() == dy.cols() && dweight.cols() == x.cols());
-  if (rows == 0) return;
   const bool convert = dy.dtype() == DType::kBF16 && !HasNativeBf16();
   const Tensor left = convert ? AsF32(dy, 0) : dy, right = convert ? AsF32(x, 1) : x;
   Run(MakeKey(Product::kBackwardWeight, rows, dy.cols(), x.cols(), left.dtype(), DType::kF32,
@@ -370,7 +358,7 @@ void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweig
       left.raw(), right.raw(), nullptr, dweight.raw());
 }
 
-std::string GemmDescription() {
+std::string OneDnnDescription() {
   Engine();
   const dnnl_version_t* version = dnnl_version();
   return fmt::format(

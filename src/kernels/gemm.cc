@@ -1,0 +1,110 @@
+// Chooses who computes a matrix product: bf16 on AMX tiles is ours (gemm_amx.cc), everything else
+// oneDNN's.
+#include "kernels/gemm.h"
+
+#include <optional>
+#include <utility>
+
+#include "kernels/gemm_amx.h"
+#include "kernels/gemm_onednn.h"
+#include "tensor/storage.h"
+
+namespace denseformer {
+namespace {
+
+bool UseAmx(DType compute) { return compute == DType::kBF16 && HasAmxGemm(); }
+
+size_t AmxBytes(int64_t out, int64_t in) {
+  return static_cast<size_t>(AmxPackedSize(out, in)) * sizeof(bf16);
+}
+
+}  // namespace
+
+struct PackedWeight::Impl {
+  Tensor master;
+  DType compute;
+  bool for_backward;
+  Storage forward, backward;  // AMX: right operands of x W^T and of dy W
+  std::optional<OneDnnWeight> onednn;
+};
+
+PackedWeight::PackedWeight(const Tensor& master, DType compute, bool for_backward)
+    : impl_(std::make_unique<Impl>()) {
+  DF_CHECK(master.shape().rank() == 2 && master.dtype() == DType::kF32);
+  impl_->master = master;
+  impl_->compute = compute;
+  impl_->for_backward = for_backward;
+  if (UseAmx(compute)) {
+    impl_->forward = Storage(AmxBytes(out(), in()));
+    if (for_backward) impl_->backward = Storage(AmxBytes(in(), out()));
+  } else {
+    impl_->onednn.emplace(master, compute, for_backward);
+  }
+}
+
+PackedWeight::~PackedWeight() = default;
+PackedWeight::PackedWeight(PackedWeight&&) noexcept = default;
+PackedWeight& PackedWeight::operator=(PackedWeight&&) noexcept = default;
+
+int64_t PackedWeight::out() const { return impl_->master.shape()[0]; }
+int64_t PackedWeight::in() const { return impl_->master.shape()[1]; }
+DType PackedWeight::compute() const { return impl_->compute; }
+
+size_t PackedWeight::CopyBytes(int64_t out, int64_t in, DType compute, bool for_backward) {
+  if (UseAmx(compute)) return AmxBytes(out, in) + (for_backward ? AmxBytes(in, out) : 0);
+  return OneDnnWeight::CopyBytes(out, in, compute, for_backward);
+}
+
+void PackedWeight::Refresh() {
+  if (impl_->onednn) {
+    impl_->onednn->Refresh();
+    return;
+  }
+  const float* w = impl_->master.f32();
+  AmxPackTransposed(w, out(), in(), static_cast<bf16*>(impl_->forward.data()));
+  if (impl_->for_backward) AmxPackPlain(w, out(), in(), static_cast<bf16*>(impl_->backward.data()));
+}
+
+void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
+                   const Tensor& y) {
+  const PackedWeight::Impl& w = weight.impl();
+  DF_CHECK(x.dtype() == w.compute && x.cols() == weight.in() && y.cols() == weight.out());
+  DF_CHECK(y.rows() == x.rows());
+  if (x.rows() == 0) return;
+  if (w.onednn) {
+    OneDnnForward(x, *w.onednn, bias, y);
+  } else {
+    AmxMultiply(x, static_cast<const bf16*>(w.forward.data()), weight.out(),
+                bias.empty() ? nullptr : bias.f32(), y);
+  }
+}
+
+void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx) {
+  const PackedWeight::Impl& w = weight.impl();
+  DF_CHECK(w.for_backward && dy.dtype() == w.compute);
+  DF_CHECK(dy.cols() == weight.out() && dx.cols() == weight.in() && dx.rows() == dy.rows());
+  if (dy.rows() == 0) return;
+  if (w.onednn) {
+    OneDnnBackwardInput(dy, *w.onednn, dx);
+  } else {
+    AmxMultiply(dy, static_cast<const bf16*>(w.backward.data()), weight.in(), nullptr, dx);
+  }
+}
+
+void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight) {
+  DF_CHECK(x.rows() == dy.rows() && dy.dtype() == x.dtype() && dweight.dtype() == DType::kF32);
+  DF_CHECK(dweight.rows() == dy.cols() && dweight.cols() == x.cols());
+  if (dy.rows() == 0) return;
+  if (UseAmx(dy.dtype())) {
+    AmxAccumulateTransposed(dy, x, dweight);
+  } else {
+    OneDnnBackwardWeight(dy, x, dweight);
+  }
+}
+
+std::string GemmDescription() {
+  return HasAmxGemm() ? "bf16: own kernels on AMX; fp32: " + OneDnnDescription()
+                      : OneDnnDescription();
+}
+
+}  // namespace denseformer

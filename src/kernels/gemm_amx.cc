@@ -1,0 +1,394 @@
+// Runs only where HasAmxGemm().
+#include "kernels/gemm_amx.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/cpu.h"
+#include "base/parallel.h"
+#include "tensor/storage.h"
+
+// By pragma and after the includes, so that inline functions of other headers keep to the baseline.
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
+#pragma GCC optimize("O3")
+// GCC 12 takes the undefined operands inside its own intrinsics for mistakes.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+namespace denseformer {
+namespace {
+
+constexpr int64_t kTileRows = 16;              // rows of a left tile, columns of a right tile
+constexpr int64_t kTileK = 32;                 // terms of a tile
+constexpr int64_t kTile = kTileRows * kTileK;  // elements: 1 KB
+constexpr int64_t kBlock = 2 * kTileRows;      // rows and columns of a register block
+constexpr int64_t kDepthTiles = 12;            // of k in one go: the right panel then stays in L1
+constexpr int64_t kLeftBytes = int64_t{512} << 10;  // packed rows of a thread: a share of L2
+constexpr int64_t kAccumulateTiles = 64;  // of k in one go when both operands are packed per call
+
+int64_t DivUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Tiles are configured for the life of this object on this thread. They are given back at once: a
+// thread that holds tile data makes every context switch dearer.
+class TileScope {
+ public:
+  TileScope() {
+    const TileConfig config;
+    _tile_loadconfig(&config);
+  }
+  ~TileScope() { _tile_release(); }
+};
+
+// c [32, 32] (rows `stride` floats apart) = or += two left panels times two right panels, `depth`
+// tiles each.
+inline void MultiplyBlock(const bf16* a0, const bf16* a1, const bf16* b0, const bf16* b1,
+                          int64_t depth, bool accumulate, float* c, int64_t stride) {
+  const int64_t bytes = stride * 4;
+  if (accumulate) {
+    _tile_loadd(0, c, bytes);
+    _tile_loadd(1, c + kTileRows, bytes);
+    _tile_loadd(2, c + kTileRows * stride, bytes);
+    _tile_loadd(3, c + kTileRows * stride + kTileRows, bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t t = 0; t < depth; ++t) {
+    _tile_loadd(4, a0 + t * kTile, 64);
+    _tile_loadd(6, b0 + t * kTile, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b1 + t * kTile, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a1 + t * kTile, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, c, bytes);
+  _tile_stored(1, c + kTileRows, bytes);
+  _tile_stored(2, c + kTileRows * stride, bytes);
+  _tile_stored(3, c + kTileRows * stride + kTileRows, bytes);
+}
+
+// As MultiplyBlock for at most 16 rows: one left panel.
+inline void MultiplyRow(const bf16* a0, const bf16* b0, const bf16* b1, int64_t depth,
+                        bool accumulate, float* c, int64_t stride) {
+  const int64_t bytes = stride * 4;
+  if (accumulate) {
+    _tile_loadd(0, c, bytes);
+    _tile_loadd(1, c + kTileRows, bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+  }
+  for (int64_t t = 0; t < depth; ++t) {
+    _tile_loadd(4, a0 + t * kTile, 64);
+    _tile_loadd(6, b0 + t * kTile, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b1 + t * kTile, 64);
+    _tile_dpbf16ps(1, 4, 7);
+  }
+  _tile_stored(0, c, bytes);
+  _tile_stored(1, c + kTileRows, bytes);
+}
+
+__mmask16 FirstLanes(int64_t n) { return static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1u << n) - 1); }
+__mmask32 FirstLanes32(int64_t n) {
+  return n >= 32 ? 0xFFFFFFFFu : static_cast<__mmask32>((1u << n) - 1);
+}
+
+// 16 x 16 transposition of 32-bit elements.
+void Transpose16(__m512i r[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < 16; i += 8) {
+    for (int j = 0; j < 4; ++j) {
+      t[i + j] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0x88);
+      t[i + j + 4] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0xDD);
+    }
+  }
+  for (int j = 0; j < 8; ++j) {
+    r[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
+    r[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xDD);
+  }
+}
+
+// Up to 32 fp32 as bf16, rest 0.
+__m512i LoadRounded(const float* from, int64_t n) {
+  const __m512 low = _mm512_maskz_loadu_ps(FirstLanes(n), from);
+  const __m512 high =
+      n > 16 ? _mm512_maskz_loadu_ps(FirstLanes(n - 16), from + 16) : _mm512_setzero_ps();
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+// Up to 16 bf16 from each of two rows, interleaved: pairs of k beside each other.
+__m512i Interleave(__m256i first, __m256i second) {
+  const __m512i low = _mm512_cvtepu16_epi32(first), high = _mm512_cvtepu16_epi32(second);
+  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+
+__m256i LoadRow16(const bf16* from, int64_t n) {
+  return _mm256_maskz_loadu_epi16(FirstLanes(n), from);
+}
+__m256i LoadRow16(const float* from, int64_t n) {
+  return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(FirstLanes(n), from));
+}
+
+// 32 rows of k (fewer at the end: zero) and 16 columns, pairs of k interleaved: vector r holds rows
+// 2r, 2r + 1.
+template <class T>
+void LoadPairs(const T* from, int64_t stride, int64_t rows, int64_t cols, __m512i pairs[16]) {
+  for (int64_t r = 0; r < 16; ++r) {
+    const __m256i first =
+        2 * r < rows ? LoadRow16(from + 2 * r * stride, cols) : _mm256_setzero_si256();
+    const __m256i second =
+        2 * r + 1 < rows ? LoadRow16(from + (2 * r + 1) * stride, cols) : _mm256_setzero_si256();
+    pairs[r] = Interleave(first, second);
+  }
+}
+
+void StoreTile(const __m512i tile[16], bf16* to) {
+  for (int r = 0; r < 16; ++r) _mm512_storeu_si512(to + r * 32, tile[r]);
+}
+
+// One panel of 16 columns of a right operand from [k, n] in memory.
+template <class T>
+void PackRightPanel(const T* from, int64_t k, int64_t n, int64_t panel, bf16* to) {
+  const int64_t column = panel * kTileRows, cols = std::min(kTileRows, n - column);
+  for (int64_t t = 0; t * kTileK < k; ++t) {
+    __m512i pairs[16];
+    LoadPairs(from + t * kTileK * n + column, n, std::min(kTileK, k - t * kTileK), cols, pairs);
+    StoreTile(pairs, to + t * kTile);
+  }
+}
+
+// One panel of 16 rows of a left operand from its transpose, a [k, m] in memory.
+void PackLeftTransposedPanel(const bf16* from, int64_t k, int64_t m, int64_t panel, bf16* to) {
+  const int64_t column = panel * kTileRows, cols = std::min(kTileRows, m - column);
+  for (int64_t t = 0; t * kTileK < k; ++t) {
+    __m512i pairs[16];
+    LoadPairs(from + t * kTileK * m + column, m, std::min(kTileK, k - t * kTileK), cols, pairs);
+    Transpose16(pairs);
+    StoreTile(pairs, to + t * kTile);
+  }
+}
+
+// One panel of 16 rows of a left operand from x [M, k] in memory.
+void PackLeftPanel(const bf16* from, int64_t rows, int64_t k, bf16* to) {
+  for (int64_t t = 0; t * kTileK < k; ++t) {
+    const __mmask32 mask = FirstLanes32(k - t * kTileK);
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      const __m512i row = r < rows ? _mm512_maskz_loadu_epi16(mask, from + r * k + t * kTileK)
+                                   : _mm512_setzero_si512();
+      _mm512_storeu_si512(to + t * kTile + r * 32, row);
+    }
+  }
+}
+
+// Scratch memory of this thread that only grows.
+template <class T>
+T* Scratch(Storage& storage, int64_t count) {
+  if (storage.bytes() < static_cast<size_t>(count) * sizeof(T)) {
+    storage = Storage(static_cast<size_t>(count) * sizeof(T));
+  }
+  return static_cast<T*>(storage.data());
+}
+
+// A finished block of up to 32 x 32 sums goes to y at (row, column), with the bias.
+void WriteBlock(const float* sums, int64_t stride, int64_t rows, int64_t cols, const float* bias,
+                const Tensor& y, int64_t row, int64_t column) {
+  const int64_t n = y.cols();
+  const __mmask16 low = FirstLanes(cols), high = FirstLanes(std::max<int64_t>(0, cols - 16));
+  const __m512 bias_low = bias ? _mm512_maskz_loadu_ps(low, bias + column) : _mm512_setzero_ps();
+  const __m512 bias_high =
+      bias ? _mm512_maskz_loadu_ps(high, bias + column + 16) : _mm512_setzero_ps();
+  for (int64_t r = 0; r < rows; ++r) {
+    const __m512 a = _mm512_add_ps(_mm512_load_ps(sums + r * stride), bias_low);
+    const __m512 b = _mm512_add_ps(_mm512_load_ps(sums + r * stride + 16), bias_high);
+    const int64_t at = (row + r) * n + column;
+    if (y.dtype() == DType::kF32) {
+      _mm512_mask_storeu_ps(y.f32() + at, low, a);
+      _mm512_mask_storeu_ps(y.f32() + at + 16, high, b);
+    } else {
+      _mm512_mask_storeu_epi16(y.As<bf16>() + at, FirstLanes32(cols),
+                               (__m512i)_mm512_cvtne2ps_pbh(b, a));
+    }
+  }
+}
+
+// What a thread computes: rows [row, row + rows) and panels [panel, panel + panels) of the right
+// operand.
+struct Part {
+  int64_t row, rows, panel, panels;
+};
+
+// One part of y = x * right. The left rows are packed once and stay in L2; for each pair of right
+// panels the sums of all rows are kept in `sums` while k advances.
+void MultiplyPart(const Tensor& x, const bf16* right, const float* bias, const Tensor& y,
+                  const Part& part) {
+  const int64_t k = x.cols(), tiles = DivUp(k, kTileK);
+  const int64_t most_rows =
+      std::max<int64_t>(kBlock, kLeftBytes / (tiles * kTileK * 2) / kBlock * kBlock);
+  const int64_t block_rows = std::min(most_rows, DivUp(part.rows, kBlock) * kBlock);
+  thread_local Storage left_storage, sums_storage;
+  bf16* left = Scratch<bf16>(left_storage, block_rows * tiles * kTileK);
+  float* sums = Scratch<float>(sums_storage, block_rows * kBlock);
+  const TileScope scope;
+  for (int64_t row = part.row; row < part.row + part.rows; row += block_rows) {
+    const int64_t rows = std::min(block_rows, part.row + part.rows - row);
+    const int64_t left_panels = DivUp(rows, kTileRows);
+    for (int64_t p = 0; p < left_panels; ++p) {
+      PackLeftPanel(x.As<const bf16>() + (row + p * kTileRows) * k,
+                    std::min(kTileRows, rows - p * kTileRows), k, left + p * tiles * kTile);
+    }
+    for (int64_t panel = part.panel; panel < part.panel + part.panels; panel += 2) {
+      const bf16* b0 = right + panel * tiles * kTile;
+      // A lone last panel is multiplied twice; the second result is not written.
+      const bf16* b1 = panel + 1 < part.panel + part.panels ? b0 + tiles * kTile : b0;
+      for (int64_t t = 0; t < tiles; t += kDepthTiles) {
+        const int64_t depth = std::min(kDepthTiles, tiles - t);
+        for (int64_t p = 0; p < left_panels; p += 2) {
+          const bf16* a0 = left + (p * tiles + t) * kTile;
+          float* c = sums + p * kTileRows * kBlock;
+          if (p + 1 < left_panels) {
+            MultiplyBlock(a0, a0 + tiles * kTile, b0 + t * kTile, b1 + t * kTile, depth, t > 0, c,
+                          kBlock);
+          } else {
+            MultiplyRow(a0, b0 + t * kTile, b1 + t * kTile, depth, t > 0, c, kBlock);
+          }
+        }
+      }
+      const int64_t column = panel * kTileRows;
+      WriteBlock(sums, kBlock, rows, std::min(kBlock, y.cols() - column), bias, y, row, column);
+    }
+  }
+}
+
+// Left panels [first, last) of c += left * right over `depth` tiles of k.
+void AccumulatePart(const bf16* left, const bf16* right, int64_t tiles, int64_t first, int64_t last,
+                    const Tensor& c) {
+  const int64_t m = c.rows(), n = c.cols(), right_panels = DivUp(n, kTileRows);
+  alignas(64) float edge[kBlock * kBlock];
+  const TileScope scope;
+  for (int64_t q = 0; q < right_panels; q += 2) {
+    const bf16* b0 = right + q * tiles * kTile;
+    const bf16* b1 = q + 1 < right_panels ? b0 + tiles * kTile : b0;
+    for (int64_t p = first; p < last; p += 2) {
+      const bf16* a0 = left + p * tiles * kTile;
+      const bf16* a1 = p + 1 < last ? a0 + tiles * kTile : a0;
+      const int64_t row = p * kTileRows, column = q * kTileRows;
+      const int64_t rows = std::min({kBlock, m - row, (last - p) * kTileRows}),
+                    cols = std::min(kBlock, n - column);
+      float* to = c.f32() + row * n + column;
+      if (rows == kBlock && cols == kBlock) {
+        MultiplyBlock(a0, a1, b0, b1, tiles, true, to, n);
+        continue;
+      }
+      MultiplyBlock(a0, a1, b0, b1, tiles, false, edge, kBlock);
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t i = 0; i < cols; ++i) to[r * n + i] += edge[r * kBlock + i];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool HasAmxGemm() { return GetCpuLevel() == CpuLevel::kAmx; }
+
+int64_t AmxPackedSize(int64_t n, int64_t k) {
+  return DivUp(n, kTileRows) * DivUp(k, kTileK) * kTile;
+}
+
+void AmxPackTransposed(const float* w, int64_t n, int64_t k, bf16* to) {
+  const int64_t tiles = DivUp(k, kTileK);
+  ParallelFor(DivUp(n, kTileRows), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      for (int64_t t = 0; t < tiles; ++t) {
+        __m512i rows[16];
+        for (int64_t r = 0; r < kTileRows; ++r) {
+          const int64_t row = panel * kTileRows + r;
+          rows[r] = row < n ? LoadRounded(w + row * k + t * kTileK, k - t * kTileK)
+                            : _mm512_setzero_si512();
+        }
+        Transpose16(rows);
+        StoreTile(rows, to + (panel * tiles + t) * kTile);
+      }
+    }
+  });
+}
+
+void AmxPackPlain(const float* w, int64_t k, int64_t n, bf16* to) {
+  const int64_t tiles = DivUp(k, kTileK);
+  ParallelFor(DivUp(n, kTileRows), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t panel = begin; panel < end; ++panel)
+      PackRightPanel(w, k, n, panel, to + panel * tiles * kTile);
+  });
+}
+
+void AmxMultiply(const Tensor& x, const bf16* right, int64_t n, const float* bias,
+                 const Tensor& y) {
+  const int64_t m = x.rows(), pairs = DivUp(n, kBlock), panels = DivUp(n, kTileRows);
+  // Rows are shared out where there are enough of them; else columns.
+  if (m >= 2 * kBlock * NumThreads()) {
+    ParallelFor(DivUp(m, kBlock), 1, [&](int64_t begin, int64_t end, int) {
+      MultiplyPart(x, right, bias, y,
+                   {begin * kBlock, std::min(m, end * kBlock) - begin * kBlock, 0, panels});
+    });
+  } else {
+    ParallelFor(pairs, 1, [&](int64_t begin, int64_t end, int) {
+      MultiplyPart(x, right, bias, y, {0, m, 2 * begin, std::min(panels, 2 * end) - 2 * begin});
+    });
+  }
+}
+
+void AmxAccumulateTransposed(const Tensor& a, const Tensor& b, const Tensor& c) {
+  const int64_t rows = a.rows(), m = c.rows(), n = c.cols();
+  const int64_t left_panels = DivUp(m, kTileRows), right_panels = DivUp(n, kTileRows);
+  const int64_t most = kAccumulateTiles * kTileK;
+  thread_local Storage left_storage, right_storage;
+  bf16* left = Scratch<bf16>(left_storage, AmxPackedSize(m, std::min(rows, most)));
+  bf16* right = Scratch<bf16>(right_storage, AmxPackedSize(n, std::min(rows, most)));
+  for (int64_t row = 0; row < rows; row += most) {
+    const int64_t k = std::min(most, rows - row), tiles = DivUp(k, kTileK);
+    const bf16* a_rows = a.As<const bf16>() + row * m;
+    const bf16* b_rows = b.As<const bf16>() + row * n;
+    ParallelFor(left_panels + right_panels, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t p = begin; p < end; ++p) {
+        if (p < left_panels) {
+          PackLeftTransposedPanel(a_rows, k, m, p, left + p * tiles * kTile);
+        } else {
+          PackRightPanel(b_rows, k, n, p - left_panels, right + (p - left_panels) * tiles * kTile);
+        }
+      }
+    });
+    ParallelFor(DivUp(left_panels, 2), 1, [&](int64_t begin, int64_t end, int) {
+      AccumulatePart(left, right, tiles, 2 * begin, std::min(left_panels, 2 * end), c);
+    });
+  }
+}
+
+}  // namespace denseformer
+
+#pragma GCC pop_options

@@ -1,0 +1,38 @@
+// bf16 matrix products on AMX tiles, for CPUs that have them (CpuLevel::kAmx).
+//
+// Operands are packed into tiles of 1 KB, as the tile registers hold them:
+//   left   [M / 16][K / 32][16 rows][32 k]
+//   right  [N / 16][K / 32][16 pairs of k][16 columns][2]
+// padded with zeros to whole tiles. A product keeps 2 x 2 result tiles in registers and walks along
+// k; every result element is the sum over k in one fixed order, so the bits do not depend on the
+// number of threads.
+#ifndef DENSEFORMER_KERNELS_GEMM_AMX_H_
+#define DENSEFORMER_KERNELS_GEMM_AMX_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace denseformer {
+
+// Whether these products can run here.
+bool HasAmxGemm();
+
+// Elements of a packed matrix of n columns (or rows) and k terms.
+int64_t AmxPackedSize(int64_t n, int64_t k);
+
+// Packs W [n, k] fp32 as the right operand of x W^T; to: AmxPackedSize(n, k) elements.
+void AmxPackTransposed(const float* w, int64_t n, int64_t k, bf16* to);
+// Packs W [k, n] fp32 as the right operand of x W.
+void AmxPackPlain(const float* w, int64_t k, int64_t n, bf16* to);
+
+// y [M, n] = x [M, k] * right (+ bias [n], may be null). x bf16; y fp32 or bf16; contiguous rows.
+void AmxMultiply(const Tensor& x, const bf16* right, int64_t n, const float* bias, const Tensor& y);
+
+// c [m, n] fp32 += a^T b with a [rows, m], b [rows, n] bf16.
+void AmxAccumulateTransposed(const Tensor& a, const Tensor& b, const Tensor& c);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_KERNELS_GEMM_AMX_H_
