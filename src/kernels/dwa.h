@@ -24,17 +24,25 @@
 #include <vector>
 
 #include "denseformer/depth_pattern.h"
+#include "kernels/dwa_schedule.h"
 #include "tensor/storage.h"
 #include "tensor/tensor.h"
 
 namespace denseformer {
+
+// How far the passes look ahead (dwa_schedule.h). The results are the same bits whatever it is.
+struct AveragerOptions {
+  LookAhead forward = kForwardLookAhead;
+  LookAhead backward = kBackwardLookAhead;
+};
 
 // Plans and runs the averages of one model over up to `rows` rows of `cols` elements. Holds scratch
 // only; history, weights and gradients belong to the caller. One object serves one pass at a time.
 class DepthAverager {
  public:
   // Takes its scratch from `arena` (which may be measuring).
-  DepthAverager(const DepthPattern& pattern, int64_t rows, int64_t cols, Arena& arena);
+  DepthAverager(const DepthPattern& pattern, int64_t rows, int64_t cols, Arena& arena,
+                const AveragerOptions& options = AveragerOptions());
   ~DepthAverager();
   DepthAverager(DepthAverager&&) noexcept;
 

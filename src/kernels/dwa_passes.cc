@@ -1,8 +1,11 @@
 #include "kernels/dwa_passes.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "kernels/simd.h"
+#include "tensor/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/dwa_passes.cc"
@@ -18,77 +21,218 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// One vector; `first` starts the sum instead of adding to it, so that -0 stays -0.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> Accumulate(D d, const T* data, float weight, bool first, hn::Vec<D> sum) {
-  const auto value = LoadF32(d, data);
-  const auto alpha = hn::Set(d, weight);
-  return first ? hn::Mul(alpha, value) : hn::MulAdd(alpha, value, sum);
+// Accumulators that the target keeps in registers beside what is loaded.
+constexpr int kAccumulators = HWY_TARGET <= HWY_AVX3 ? 16 : 8;
+// Vectors of a tile with `sums` sums.
+constexpr int TileVectors(int sums) {
+  const int vectors = kAccumulators / sums;
+  return vectors >= 8 ? 8 : vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> Accumulate(D d, const AverageTerm& term, int64_t e, bool first,
-                                 hn::Vec<D> sum) {
-  return term.dtype == DType::kF32
-             ? Accumulate(d, static_cast<const float*>(term.data) + e, term.weight, first, sum)
-             : Accumulate(d, static_cast<const bf16*>(term.data) + e, term.weight, first, sum);
+// Many streams at once are more than the hardware's prefetcher follows.
+constexpr int64_t kPrefetchBytes = 1024;
+
+template <class T>
+HWY_INLINE void PrefetchTile(const T* from, int64_t elements) {
+  const char* at = reinterpret_cast<const char*>(from) + kPrefetchBytes;
+  for (int64_t b = 0; b < elements * static_cast<int64_t>(sizeof(T)); b += 64)
+    hwy::Prefetch(at + b);
 }
 
-template <class D>
-HWY_INLINE void AverageVector(D d, std::span<const AverageTerm> terms, int64_t e, float* y) {
-  auto sum = hn::Zero(d);
-  for (size_t k = 0; k < terms.size(); ++k) sum = Accumulate(d, terms[k], e, k == 0, sum);
-  hn::StoreU(sum, d, y + e);
+// Adds V vectors of the source at `from`, times the weight of each sum, to the sums.
+template <int kSums, int V, class D, class T>
+HWY_INLINE void AddSource(D d, const T* from, const float* weights, hn::Vec<D> (&sums)[kSums][V]) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<D> x[V];
+  for (int v = 0; v < V; ++v) x[v] = LoadF32(d, from + v * lanes);
+  for (int o = 0; o < kSums; ++o) {
+    if (weights[o] == 0) continue;
+    const auto weight = hn::Set(d, weights[o]);
+    for (int v = 0; v < V; ++v) sums[o][v] = hn::MulAdd(weight, x[v], sums[o][v]);
+  }
 }
 
-void AverageRangeT(std::span<const AverageTerm> terms, int64_t begin, int64_t end, float* y) {
+template <int kSums, int V, class D, class T>
+HWY_INLINE void AverageTile(D d, const AveragePass& pass, int64_t e, bool prefetch) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<D> sums[kSums][V];
+  for (int o = 0; o < kSums; ++o) {
+    for (int v = 0; v < V; ++v) sums[o][v] = hn::Set(d, o == 0 && pass.empty ? 0.0f : -0.0f);
+  }
+  if (pass.partial != nullptr) {
+    for (int v = 0; v < V; ++v) sums[0][v] = hn::LoadU(d, pass.partial + e + v * lanes);
+  }
+  for (int k = 0; k < pass.sources; ++k) {
+    const T* from = static_cast<const T*>(pass.source[k]) + e;
+    if (prefetch) PrefetchTile(from, V * lanes);
+    AddSource<kSums, V>(d, from, pass.weights + k * kMostAverages, sums);
+  }
+  if (pass.newest != nullptr) {
+    const auto weight = hn::Set(d, pass.newest_weight);
+    for (int v = 0; v < V; ++v) {
+      const auto x = hn::LoadU(d, pass.newest + e + v * lanes);
+      sums[0][v] = hn::MulAdd(weight, x, sums[0][v]);
+    }
+  }
+  for (int o = 0; o < kSums; ++o) {
+    for (int v = 0; v < V; ++v) hn::StoreU(sums[o][v], d, pass.output[o] + e + v * lanes);
+  }
+}
+
+template <int kSums, class T>
+void AverageRange(const AveragePass& pass, int64_t begin, int64_t end) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> d1;
+  constexpr int V = TileVectors(kSums);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t e = begin;
-  for (; e + lanes <= end; e += lanes) AverageVector(d, terms, e, y);
-  for (; e < end; ++e) AverageVector(d1, terms, e, y);
-}
-
-template <class D, class T>
-HWY_INLINE void PullVector(D d, std::span<const AverageTerm> terms, const T* x, int64_t e, bool add,
-                           float* dx, double* dots) {
-  const auto value = LoadF32(d, x + e);
-  auto sum = hn::Zero(d);
-  bool first = true;
-  for (size_t k = 0; k < terms.size(); ++k) {
-    const float* dy = static_cast<const float*>(terms[k].data);
-    if (terms[k].weight != 0) {
-      sum = Accumulate(d, dy + e, terms[k].weight, first, sum);
-      first = false;
-    }
-    dots[k] += hn::GetLane(hn::SumOfLanes(d, hn::Mul(value, hn::LoadU(d, dy + e))));
-  }
-  if (!add) {
-    hn::StoreU(sum, d, dx + e);
-  } else if (!first) {
-    hn::StoreU(hn::Add(hn::LoadU(d, dx + e), sum), d, dx + e);
-  }
+  for (; e + V * lanes <= end; e += V * lanes)
+    AverageTile<kSums, V, decltype(d), T>(d, pass, e, true);
+  for (; e + lanes <= end; e += lanes) AverageTile<kSums, 1, decltype(d), T>(d, pass, e, false);
+  for (; e < end; ++e) AverageTile<kSums, 1, decltype(d1), T>(d1, pass, e, false);
 }
 
 template <class T>
-void PullRangeOf(std::span<const AverageTerm> terms, const T* x, int64_t begin, int64_t end,
-                 bool add, float* dx, double* dots) {
-  const hn::ScalableTag<float> d;
-  const hn::CappedTag<float, 1> d1;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  std::fill(dots, dots + terms.size(), 0.0);
-  int64_t e = begin;
-  for (; e + lanes <= end; e += lanes) PullVector(d, terms, x, e, add, dx, dots);
-  for (; e < end; ++e) PullVector(d1, terms, x, e, add, dx, dots);
+void AverageRangeOf(const AveragePass& pass, int64_t begin, int64_t end) {
+  static_assert(kMostAverages == 8);
+  switch (pass.outputs) {
+    case 1:
+      return AverageRange<1, T>(pass, begin, end);
+    case 2:
+      return AverageRange<2, T>(pass, begin, end);
+    case 3:
+      return AverageRange<3, T>(pass, begin, end);
+    case 4:
+      return AverageRange<4, T>(pass, begin, end);
+    case 5:
+      return AverageRange<5, T>(pass, begin, end);
+    case 6:
+      return AverageRange<6, T>(pass, begin, end);
+    case 7:
+      return AverageRange<7, T>(pass, begin, end);
+    case 8:
+      return AverageRange<8, T>(pass, begin, end);
+  }
 }
 
-void PullRangeT(std::span<const AverageTerm> terms, const Tensor& x, int64_t begin, int64_t end,
-                bool add, float* dx, double* dots) {
-  if (x.dtype() == DType::kF32) {
-    PullRangeOf(terms, x.As<const float>(), begin, end, add, dx, dots);
+void AveragePassT(const AveragePass& pass, int64_t begin, int64_t end) {
+  if (pass.dtype == DType::kF32) {
+    AverageRangeOf<float>(pass, begin, end);
   } else {
-    PullRangeOf(terms, x.As<const bf16>(), begin, end, add, dx, dots);
+    AverageRangeOf<bf16>(pass, begin, end);
+  }
+}
+
+// sum (doubles, one a lane) += products, exactly widened.
+template <class D>
+HWY_INLINE void AddWide(D d, hn::Vec<D> products, double* sum) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    const hn::Rebind<double, decltype(half)> wide;
+    const auto low = hn::PromoteTo(wide, hn::LowerHalf(half, products));
+    const auto high = hn::PromoteTo(wide, hn::UpperHalf(half, products));
+    double* upper = sum + hn::Lanes(wide);
+    hn::Store(hn::Add(hn::Load(wide, sum), low), wide, sum);
+    hn::Store(hn::Add(hn::Load(wide, upper), high), wide, upper);
+    return;
+  }
+#endif
+  sum[0] += static_cast<double>(hn::GetLane(products));
+}
+
+constexpr int kMaxLanes = 16;
+
+// lane_sums [modules, kMostPulls, kMaxLanes].
+template <int kSums, int V, class D, class T>
+HWY_INLINE void PullTile(D d, const PullPass& pass, int64_t e, bool prefetch, double* lane_sums) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN float x[kSums][V * hn::MaxLanes(D())];
+  hn::Vec<D> sums[kSums][V];
+  for (int t = 0; t < kSums; ++t) {
+    for (int v = 0; v < V; ++v) {
+      hn::StoreU(LoadF32(d, static_cast<const T*>(pass.x[t]) + e + v * lanes), d, x[t] + v * lanes);
+      sums[t][v] = hn::Set(d, t == 0 && pass.empty ? 0.0f : -0.0f);
+    }
+  }
+  if (pass.partial != nullptr) {
+    for (int v = 0; v < V; ++v) sums[0][v] = hn::LoadU(d, pass.partial + e + v * lanes);
+  }
+  for (int k = 0; k < pass.modules; ++k) {
+    const float* from = pass.dy[k] + e;
+    if (prefetch) PrefetchTile(from, V * lanes);
+    hn::Vec<D> dy[V];
+    for (int v = 0; v < V; ++v) dy[v] = hn::LoadU(d, from + v * lanes);
+    for (int t = 0; t < kSums; ++t) {
+      const PullPair& pair = pass.pairs[k * kMostPulls + t];
+      if (pair.sum) {
+        const auto weight = hn::Set(d, pair.weight);
+        for (int v = 0; v < V; ++v) sums[t][v] = hn::MulAdd(weight, dy[v], sums[t][v]);
+      }
+      if (pair.dot) {
+        auto products = hn::Mul(dy[0], hn::LoadU(d, x[t]));
+        for (int v = 1; v < V; ++v) {
+          products = hn::MulAdd(dy[v], hn::LoadU(d, x[t] + v * lanes), products);
+        }
+        AddWide(d, products, lane_sums + (k * kMostPulls + t) * kMaxLanes);
+      }
+    }
+  }
+  for (int t = 0; t < kSums; ++t) {
+    if (t == 0 && pass.empty && pass.add) continue;
+    for (int v = 0; v < V; ++v) {
+      float* to = pass.output[t] + e + v * lanes;
+      auto sum = sums[t][v];
+      if (t == 0 && pass.add) sum = hn::Add(hn::LoadU(d, to), sum);
+      hn::StoreU(sum, d, to);
+    }
+  }
+}
+
+template <int kSums, class T>
+void PullRange(const PullPass& pass, int64_t begin, int64_t end, double* lane_sums) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  constexpr int V = TileVectors(kSums);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t e = begin;
+  for (; e + V * lanes <= end; e += V * lanes) {
+    PullTile<kSums, V, decltype(d), T>(d, pass, e, true, lane_sums);
+  }
+  for (; e + lanes <= end; e += lanes) {
+    PullTile<kSums, 1, decltype(d), T>(d, pass, e, false, lane_sums);
+  }
+  for (; e < end; ++e) PullTile<kSums, 1, decltype(d1), T>(d1, pass, e, false, lane_sums);
+}
+
+template <class T>
+void PullRangeOf(const PullPass& pass, int64_t begin, int64_t end, double* lane_sums) {
+  static_assert(kMostPulls == 4);
+  switch (pass.targets) {
+    case 1:
+      return PullRange<1, T>(pass, begin, end, lane_sums);
+    case 2:
+      return PullRange<2, T>(pass, begin, end, lane_sums);
+    case 3:
+      return PullRange<3, T>(pass, begin, end, lane_sums);
+    case 4:
+      return PullRange<4, T>(pass, begin, end, lane_sums);
+  }
+}
+
+void PullPassT(const PullPass& pass, int64_t begin, int64_t end, double* dots) {
+  const int64_t pairs = int64_t{pass.modules} * kMostPulls;
+  double* lane_sums = static_cast<double*>(ThreadScratch(pairs * kMaxLanes * sizeof(double)));
+  std::fill(lane_sums, lane_sums + pairs * kMaxLanes, 0.0);
+  if (pass.dtype == DType::kF32) {
+    PullRangeOf<float>(pass, begin, end, lane_sums);
+  } else {
+    PullRangeOf<bf16>(pass, begin, end, lane_sums);
+  }
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    double sum = 0;
+    for (int lane = 0; lane < kMaxLanes; ++lane) sum += lane_sums[pair * kMaxLanes + lane];
+    dots[pair] = sum;
   }
 }
 
@@ -100,16 +244,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace denseformer {
 
-HWY_EXPORT(AverageRangeT);
-HWY_EXPORT(PullRangeT);
+HWY_EXPORT(AveragePassT);
+HWY_EXPORT(PullPassT);
 
-void AverageRange(std::span<const AverageTerm> terms, int64_t begin, int64_t end, float* y) {
-  DF_DYNAMIC_DISPATCH(AverageRangeT)(terms, begin, end, y);
+void RunAveragePass(const AveragePass& pass, int64_t begin, int64_t end) {
+  DF_DYNAMIC_DISPATCH(AveragePassT)(pass, begin, end);
 }
 
-void PullRange(std::span<const AverageTerm> terms, const Tensor& x, int64_t begin, int64_t end,
-               bool add, float* dx, double* dots) {
-  DF_DYNAMIC_DISPATCH(PullRangeT)(terms, x, begin, end, add, dx, dots);
+void RunPullPass(const PullPass& pass, int64_t begin, int64_t end, double* dots) {
+  DF_DYNAMIC_DISPATCH(PullPassT)(pass, begin, end, dots);
 }
 
 }  // namespace denseformer

@@ -55,11 +55,11 @@ class Problem {
   }
 
   // Y_i of every depth; empty where there is no module.
-  std::vector<std::vector<float>> Forward() {
+  std::vector<std::vector<float>> Forward(const AveragerOptions& options = AveragerOptions()) {
     Arena measure;
-    DepthAverager(pattern_, shape_[0], shape_[1], measure);
+    DepthAverager(pattern_, shape_[0], shape_[1], measure, options);
     Arena arena(measure.peak());
-    DepthAverager averager(pattern_, shape_[0], shape_[1], arena);
+    DepthAverager averager(pattern_, shape_[0], shape_[1], arena, options);
     std::vector<std::vector<float>> y(x_.size());
     const std::vector<Tensor> history = History();
     averager.StartForward(Pointers(alpha_));
@@ -76,11 +76,11 @@ class Problem {
     std::vector<std::vector<float>> dx, dalpha;
   };
 
-  Gradients Backward() {
+  Gradients Backward(const AveragerOptions& options = AveragerOptions()) {
     Arena measure;
-    DepthAverager(pattern_, shape_[0], shape_[1], measure);
+    DepthAverager(pattern_, shape_[0], shape_[1], measure, options);
     Arena arena(measure.peak());
-    DepthAverager averager(pattern_, shape_[0], shape_[1], arena);
+    DepthAverager averager(pattern_, shape_[0], shape_[1], arena, options);
     Gradients gradients{own_gradient_, {}};
     for (const auto& alpha : alpha_) gradients.dalpha.emplace_back(alpha.size(), 0.5f);
     std::vector<Tensor> dy;
@@ -245,6 +245,28 @@ TEST_P(DwaTest, SameBitsForAnyNumberOfThreads) {
     }
   }
   SetNumThreads(before);
+}
+
+TEST_P(DwaTest, SameBitsWithoutLookAhead) {
+  for (const char* spec : {"1x1", "2x1", "last:12"}) {
+    for (int group : {1, 2, 3, 4, 5, 6, 7, 8}) {
+      Problem problem(DepthPattern::Parse(spec, 25), 3, 259, GetParam());
+      // Weights of 0 here and there, and a module and a source with nothing but zeros.
+      for (auto& alpha : problem.alpha()) {
+        for (size_t k = 0; k < alpha.size(); k += 3) alpha[k] = 0;
+      }
+      std::fill(problem.alpha()[14].begin(), problem.alpha()[14].end(), 0.0f);
+      AveragerOptions single, ahead;
+      single.forward.group = single.backward.group = 1;
+      ahead.forward = {.group = group, .slots = 9, .worth = 1};
+      ahead.backward = {.group = std::min(group, 4), .slots = 9, .worth = 1};
+      EXPECT_EQ(problem.Forward(single), problem.Forward(ahead)) << spec << ", " << group;
+      EXPECT_EQ(problem.Backward(single).dx, problem.Backward(ahead).dx) << spec << ", " << group;
+      problem.ExpectForward(problem.Forward(ahead));
+      problem.ExpectBackward(problem.Backward(ahead));
+      if (HasFatalFailure()) return;
+    }
+  }
 }
 
 std::vector<uint32_t> Bits(const std::vector<float>& values) {
