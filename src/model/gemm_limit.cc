@@ -1,4 +1,4 @@
-#include "perf/gemm_limit.h"
+#include "model/gemm_limit.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,7 +1,7 @@
 // The machine's limit for a model: the matrix products of a pass alone, on the same shapes and
 // through the same library, with nothing between them.
-#ifndef DENSEFORMER_PERF_GEMM_LIMIT_H_
-#define DENSEFORMER_PERF_GEMM_LIMIT_H_
+#ifndef DENSEFORMER_MODEL_GEMM_LIMIT_H_
+#define DENSEFORMER_MODEL_GEMM_LIMIT_H_
 
 #include <cstdint>
 #include <memory>
@@ -31,4 +31,4 @@ class GemmLimit {
 
 }  // namespace denseformer
 
-#endif  // DENSEFORMER_PERF_GEMM_LIMIT_H_
+#endif  // DENSEFORMER_MODEL_GEMM_LIMIT_H_
