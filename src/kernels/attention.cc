@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/cpu.h"
 #include "base/parallel.h"
 #include "kernels/attention_head.h"
 
@@ -46,12 +47,29 @@ void ForEachHead(const Tensor& qkv, const Sizes& sizes, const Dropout& dropout, 
   });
 }
 
+void HeadForward(const AttentionHead<float>& head, float* out, float* lse) {
+  AttentionHeadForward(head, out, lse);
+}
+void HeadForward(const AttentionHead<bf16>& head, bf16* out, float* lse) {
+  if (GetCpuLevel() == CpuLevel::kAmx && AttentionHeadForwardAmx(head, out, lse)) return;
+  AttentionHeadForward(head, out, lse);
+}
+
+void HeadBackward(const AttentionHead<float>& head,
+                  const AttentionHeadGradients<float>& gradients) {
+  AttentionHeadBackward(head, gradients);
+}
+void HeadBackward(const AttentionHead<bf16>& head, const AttentionHeadGradients<bf16>& gradients) {
+  if (GetCpuLevel() == CpuLevel::kAmx && AttentionHeadBackwardAmx(head, gradients)) return;
+  AttentionHeadBackward(head, gradients);
+}
+
 template <class E>
 void Forward(const Tensor& qkv, const Sizes& sizes, const Dropout& dropout, const Tensor& out,
              const Tensor& lse) {
   ForEachHead<E>(qkv, sizes, dropout, [&](const AttentionHead<E>& head, int64_t b, int64_t h) {
-    AttentionHeadForward(head, out.As<E>() + b * sizes.length * sizes.width + h * sizes.head_size,
-                         lse.empty() ? nullptr : lse.f32() + (b * sizes.heads + h) * sizes.length);
+    HeadForward(head, out.As<E>() + b * sizes.length * sizes.width + h * sizes.head_size,
+                lse.empty() ? nullptr : lse.f32() + (b * sizes.heads + h) * sizes.length);
   });
 }
 
@@ -61,12 +79,12 @@ void Backward(const Tensor& qkv, const Tensor& out, const Tensor& lse, const Ten
   ForEachHead<E>(qkv, sizes, dropout, [&](const AttentionHead<E>& head, int64_t b, int64_t h) {
     const int64_t offset = b * sizes.length * sizes.width + h * sizes.head_size;
     E* const dq = dqkv.As<E>() + b * sizes.length * 3 * sizes.width + h * sizes.head_size;
-    AttentionHeadBackward(head, {.out = out.As<E>() + offset,
-                                 .dout = dout.As<E>() + offset,
-                                 .lse = lse.f32() + (b * sizes.heads + h) * sizes.length,
-                                 .dq = dq,
-                                 .dk = dq + sizes.width,
-                                 .dv = dq + 2 * sizes.width});
+    HeadBackward(head, {.out = out.As<E>() + offset,
+                        .dout = dout.As<E>() + offset,
+                        .lse = lse.f32() + (b * sizes.heads + h) * sizes.length,
+                        .dq = dq,
+                        .dk = dq + sizes.width,
+                        .dv = dq + 2 * sizes.width});
   });
 }
 

@@ -42,6 +42,12 @@ void AttentionHeadBackward(const AttentionHead<float>& head,
 void AttentionHeadBackward(const AttentionHead<bf16>& head,
                            const AttentionHeadGradients<bf16>& gradients);
 
+// The same on AMX tiles, where the CPU level is kAmx. Returns false, with nothing of value written,
+// where an operand is not finite: a tile above the diagonal would carry it into the past.
+bool AttentionHeadForwardAmx(const AttentionHead<bf16>& head, bf16* out, float* lse);
+bool AttentionHeadBackwardAmx(const AttentionHead<bf16>& head,
+                              const AttentionHeadGradients<bf16>& gradients);
+
 // Writes dropout.Scale(index + i) for i in [0, count).
 void FillDropoutScales(const Dropout& dropout, uint64_t index, int64_t count, float* scales);
 
