@@ -186,6 +186,36 @@ void TruncateFile(const std::string& path, uint64_t size) {
   OutputFile(path, /*append=*/true).Sync();
 }
 
+void RemoveTree(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code status;
+  if (fs::is_directory(fs::symlink_status(path, status))) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, status)) {
+      RemoveTree(entry.path().string());
+    }
+    if (status) ThrowErrno(status.value(), "cannot list {}", path);
+    const int error = Attempt(IoOperation::kRemove, path, [&] { return rmdir(path.c_str()); });
+    if (error != 0 && error != ENOENT) ThrowErrno(error, "cannot remove {}", path);
+  } else {
+    RemoveFile(path);
+  }
+}
+
+void MakeDirectory(const std::string& path) {
+  const int error =
+      Attempt(IoOperation::kMakeDirectory, path, [&] { return mkdir(path.c_str(), 0777); });
+  if (error == EEXIST && std::filesystem::is_directory(path)) return;
+  if (error != 0) ThrowErrno(error, "cannot make directory {}", path);
+  SyncDirectory(Parent(path));
+}
+
+bool LinkFile(const std::string& from, const std::string& to) {
+  const int error = Attempt(IoOperation::kLink, to, [&] { return link(from.c_str(), to.c_str()); });
+  if (error == EPERM || error == EXDEV || error == EOPNOTSUPP || error == EMLINK) return false;
+  if (error != 0) ThrowErrno(error, "cannot link {} to {}", from, to);
+  return true;
+}
+
 bool FileExists(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0;

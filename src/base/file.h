@@ -22,7 +22,9 @@ enum class IoOperation {
   kRename,
   kRemove,
   kSyncDirectory,
-  kTruncate
+  kTruncate,
+  kMakeDirectory,
+  kLink,
 };
 
 // Called before each operation with its path; returns 0, or the errno to fail with. Not
@@ -83,6 +85,12 @@ void SyncDirectory(const std::string& directory);
 void RemoveFile(const std::string& path);  // a missing file is no error
 // Cuts a file to its first `size` bytes and syncs it; it must have at least as many.
 void TruncateFile(const std::string& path, uint64_t size);
+// A file, or a directory with all it holds; a missing one is no error.
+void RemoveTree(const std::string& path);
+// Makes one directory and syncs its parent; one that exists is no error.
+void MakeDirectory(const std::string& path);
+// A second name for a file; false where the file system has no such links.
+bool LinkFile(const std::string& from, const std::string& to);
 bool FileExists(const std::string& path);
 uint64_t FileSize(const std::string& path);
 

@@ -1,0 +1,47 @@
+// The parameters of a model in safetensors files.
+#ifndef DENSEFORMER_IO_WEIGHTS_H_
+#define DENSEFORMER_IO_WEIGHTS_H_
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "denseformer/config.h"
+#include "io/safetensors.h"
+#include "model/parameters.h"
+
+namespace denseformer {
+
+// A buffer with the layout of a table, and what stands before each parameter's name in the file.
+struct NamedBuffer {
+  std::string prefix;
+  float* data = nullptr;
+};
+
+// All parameters of `table`, for WriteSafetensors.
+std::vector<TensorToWrite> TensorsOf(const ParameterTable& table, const NamedBuffer& buffer,
+                                     StoredType type = StoredType::kF32);
+
+// Metadata of a file of weights: "format", "model_type", and the text of config.json as "config".
+std::map<std::string, std::string> WeightsMetadata(const ModelConfig& config);
+
+// Throws kInvalid where the metadata of `file` hold the configuration of another model; the message
+// names each field that differs. A file of another program has none, and passes.
+void CheckSameModel(const SafetensorsFile& file, const ModelConfig& config);
+
+// Fills all buffers; the elements between tensors become 0. `file` must hold exactly the parameters
+// of the table for each buffer, with the same shapes: kInvalid names those missing, extra or
+// misshaped, before anything is changed.
+void ReadWeights(const SafetensorsFile& file, const ParameterTable& table,
+                 std::span<const NamedBuffer> buffers);
+
+// "a; b; c; and 7 more", for messages about many things.
+std::string FirstOf(const std::vector<std::string>& problems);
+
+// Dimensions of a parameter as files give them.
+std::vector<int64_t> DimsOf(const Shape& shape);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_IO_WEIGHTS_H_
