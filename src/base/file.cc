@@ -89,6 +89,27 @@ std::string ReadFile(const std::string& path, size_t most) {
   return content;
 }
 
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) ThrowErrno(errno, "cannot open {}", path_);
+}
+
+InputFile::~InputFile() { close(fd_); }
+
+size_t InputFile::Read(void* data, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = read(fd_, static_cast<char*>(data) + done, size - done);
+    if (got == 0) break;
+    if (got > 0) {
+      done += static_cast<size_t>(got);
+    } else if (errno != EINTR) {
+      ThrowErrno(errno, "cannot read {}", path_);
+    }
+  }
+  return done;
+}
+
 OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
   const int error = Attempt(IoOperation::kOpen, path_, [&] {

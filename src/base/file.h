@@ -35,6 +35,23 @@ void SetIoFaultForTesting(IoFault fault);
 // The whole file as a string; kInvalid where it is larger than `most` bytes. Reads pipes as well.
 std::string ReadFile(const std::string& path, size_t most = size_t{1} << 30);
 
+// Reads sequentially, also from pipes.
+class InputFile {
+ public:
+  explicit InputFile(std::string path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  // Up to `size` bytes; fewer only at the end of the file.
+  size_t Read(void* data, size_t size);
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
 // Writes sequentially, without buffering of its own. Whoever creates it removes it on failure
 // (AtomicFile does).
 class OutputFile {

@@ -7,6 +7,7 @@
 #define DENSEFORMER_BASE_PARALLEL_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <type_traits>
 
@@ -48,6 +49,18 @@ void ParallelFor(int64_t n, int64_t grain, F&& fn) {
         (*c.fn)(c.n * part / c.parts, c.n * (part + 1) / c.parts, part);
       },
       &context);
+}
+
+// Calls fn(index, part) for every index in [0, n), each thread taking the next one that is free:
+// for work of unequal size. Only for results that do not depend on which thread does what.
+template <class F>
+void ParallelForEach(int64_t n, F&& fn) {
+  std::atomic<int64_t> next = 0;
+  ParallelFor(std::min<int64_t>(n, NumThreads()), 1, [&](int64_t, int64_t, int part) {
+    for (int64_t index; (index = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
+      fn(index, part);
+    }
+  });
 }
 
 }  // namespace denseformer

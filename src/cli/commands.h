@@ -7,8 +7,10 @@
 namespace denseformer {
 
 void AddData(CLI::App& app, CommonOptions& common);
+void AddTokenizer(CLI::App& app, CommonOptions& common);
 
 inline constexpr Command kCommands[] = {
+    {"tokenizer", "Learn, import and use a byte-level BPE tokenizer", AddTokenizer},
     {"data", "Turn text into token files, and look into token files", AddData},
 };
 

@@ -1,4 +1,4 @@
-// denseformer data info: what token files hold.
+// denseformer data info: what token files hold. `data prepare` is in data_prepare.cc.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/data_prepare.h"
 #include "cli/output.h"
 #include "data/token_file.h"
 
@@ -114,6 +115,7 @@ void AddInfo(CLI::App& parent, CommonOptions& common) {
 
 void AddData(CLI::App& app, CommonOptions& common) {
   app.require_subcommand(1);
+  AddDataPrepare(app, common);
   AddInfo(app, common);
 }
 

@@ -19,8 +19,9 @@ namespace denseformer {
 namespace {
 
 constexpr const char* kFooter =
-    "Example:\n"
-    "  denseformer data info data/\n"
+    "Examples:\n"
+    "  denseformer tokenizer train --vocab 4096 --out tokenizer.json novels/\n"
+    "  denseformer data prepare --tokenizer tokenizer.json --out data novels/\n"
     "Each command has its own help: denseformer COMMAND --help";
 
 void AddCommonOptions(CLI::App& app, CommonOptions& common) {

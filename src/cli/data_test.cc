@@ -1,0 +1,100 @@
+// denseformer data, from the outside.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/testing.h"
+#include "cli/run_program.h"
+#include "data/token_file.h"
+
+namespace denseformer {
+namespace {
+
+using nlohmann::json;
+
+TEST(DataCommandTest, PrepareAndInfo) {
+  const TemporaryDirectory dir;
+  WriteFileAtomic(dir / "a.txt", "one\n<|endoftext|>\ntwo\n");
+  WriteFileAtomic(dir / "v.txt", "three");
+  const std::string out = dir / "data";
+  const ProgramResult prepared =
+      RunProgram({"data", "prepare", "--tokenizer", "bytes", "--out", out, "--val", dir / "v.txt",
+                  "--json", "--quiet", "--", dir / "a.txt"});
+  ASSERT_EQ(prepared.status, 0) << prepared.err;
+  EXPECT_EQ(prepared.err, "");
+  EXPECT_EQ(json::parse(prepared.out)["files"]["train.bin"]["tokens"], 10);
+  EXPECT_GT(json::parse(prepared.out)["megabytes_per_second"], 0);
+
+  const ProgramResult info = RunProgram({"data", "info", out, "--verify", "--json"});
+  ASSERT_EQ(info.status, 0) << info.err;
+  const json files = json::parse(info.out)["files"];
+  EXPECT_EQ(files[0]["documents"], 2);
+  EXPECT_EQ(files[0]["end_of_text_tokens"], 2);
+  EXPECT_EQ(files[1]["text_bytes"], 5);
+  EXPECT_EQ(
+      RunProgram({"data", "info", out, "--vocab", "256"}).err,
+      "error: " + out +
+          "/train.bin: token 256 at position 4 is outside the vocabulary of 256 (prepared with "
+          "another tokenizer?)\n");
+
+  // A byte changed in place is found by the checksum.
+  std::string tokens = ReadFile(out + "/val.bin");
+  tokens[0] ^= 1;
+  WriteFileAtomic(out + "/val.bin", tokens);
+  const ProgramResult damaged = RunProgram({"data", "info", out, "--verify"});
+  EXPECT_EQ(damaged.status, 1);
+  EXPECT_NE(damaged.err.find("val.bin: checksum"), std::string::npos) << damaged.err;
+}
+
+TEST(DataCommandTest, InterruptedRunLeavesNothing) {
+  const TemporaryDirectory dir;
+  OutputFile big(dir / "big.txt");
+  const std::string block(1 << 20, 'x');
+  for (int i = 0; i < 64; ++i) big.Write(block + "\n");
+  big.Close();
+  // The output directory of an earlier run stays as it was.
+  const std::vector<std::string> arguments = {"data",  "prepare",   "--tokenizer",   "bytes",
+                                              "--out", dir / "out", dir / "big.txt", "--quiet"};
+  ASSERT_EQ(RunProgram(arguments).status, 0);
+  const std::string before = ReadFile(dir / "out/meta.json");
+  const ProgramResult result =
+      RunProgram(arguments, "",
+                 "(sleep 0.05; kill -TERM $(cat " + (dir / "pid") + ")) & sh -c 'echo $$ >" +
+                     (dir / "pid") + "; exec \"$0\" \"$@\"'");
+  EXPECT_EQ(ReadFile(dir / "out/meta.json"), before);
+  if (result.status != 0) {
+    EXPECT_EQ(result.status, 130);
+    EXPECT_EQ(result.err, "error: data prepare: stopped by a signal\n");
+  }
+  const TokenFile train(dir / "out/train.bin");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir / "out"), {}), 4);
+}
+
+TEST(DataCommandTest, MemoryDoesNotDependOnTheCorpus) {
+  // 3.2 GB of text in a compressed file, against 32 MB of memory for data.
+  const TemporaryDirectory dir;
+  const ProgramResult made = RunProgram(
+      {"--version"}, "",
+      "yes 'incomprehensibilities counterrevolutionary' | head -c 3200000000 | zstd -q -o " +
+          (dir / "big.txt.zst") + ";");
+  ASSERT_EQ(made.status, 0) << made.err;
+  WriteFileAtomic(dir / "small.txt",
+                  "incomprehensibilities counterrevolutionary\nincomprehensibilities "
+                  "counterrevolutionary\n");
+  ASSERT_EQ(RunProgram({"tokenizer", "train", "--vocab", "320", "--out", dir / "t.json",
+                        dir / "small.txt"})
+                .status,
+            0);
+  const ProgramResult result =
+      RunProgram({"data", "prepare", "--tokenizer", dir / "t.json", "--out", dir / "out",
+                  "--threads", "2", "--quiet", "--json", dir / "big.txt.zst"},
+                 "", "ulimit -d 32768; ulimit -s 512;");
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json files = json::parse(result.out)["files"];
+  EXPECT_EQ(files["train.bin"]["bytes"].get<int64_t>() + files["val.bin"]["bytes"].get<int64_t>(),
+            3200000000);
+}
+
+}  // namespace
+}  // namespace denseformer
