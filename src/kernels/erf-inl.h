@@ -1,12 +1,15 @@
-// The normal distribution for vectors of fp32: Phi(x) = (1 + erf(x / sqrt 2)) / 2 and its density
-// phi(x) = exp(-x^2 / 2) / sqrt(2 pi), for every SIMD target.
+// GELU and its derivative for vectors of fp32, for every SIMD target: x Phi(x) and
+// Phi(x) + x phi(x), where Phi(x) = (1 + erf(x / sqrt 2)) / 2 and phi = Phi'.
 //
-//   Phi(-t) = 2^-h(t) for t >= 0, Phi(t) = 1 - Phi(-t); h by a polynomial of degree 10
+// With t = |x| everything comes from the lower tail Phi(-t), so nothing cancels as 1 + erf would:
+//   x Phi(x)          = max(x, 0) - t Phi(-t)        Phi(-t) = 2^-h(t)
+//   Phi(x) + x phi(x) = q(t) for x < 0, 1 - q(t) else, q(t) = Phi(-t) - t phi(t) = exp(-t^2/2) r(t)
+// h and r are smooth, so one polynomial serves all t. Each has the least greatest error on its
+// range (h on [0, 8] weighted with sqrt(Phi(-t)), r on [0, 6] with exp(-3 t^2 / 8)); beyond it the
+// result is 0 or x to rounding. NaN gives NaN.
 //
-// which needs neither a second branch for small x nor a division, and keeps Phi(x) positive where
-// 1 + erf would cancel. Errors: Phi 1e-7 (absolute, and relative down to x = -2; 1e-5 at x = -5),
-// phi 1e-7. The polynomial has the least greatest error on [0, 8] weighted with sqrt(Phi(-t)), and
-// grows from there on, so that Phi goes to 0. NaN gives NaN.
+// Precise: errors of 1e-7 (of Phi, also relative down to x = -2; of the derivative). Otherwise 3e-6
+// and 1e-5, far below the rounding to bf16, in fewer terms.
 #if defined(DENSEFORMER_KERNELS_ERF_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DENSEFORMER_KERNELS_ERF_INL_H_
 #undef DENSEFORMER_KERNELS_ERF_INL_H_
@@ -20,51 +23,79 @@ HWY_BEFORE_NAMESPACE();
 namespace denseformer {
 namespace HWY_NAMESPACE {
 
-// 2^-x for x >= 0; 0 where that is below the least normal number.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+// The polynomial in x with these coefficients, the highest power first.
+template <class D, class V, class... Floats>
+HWY_INLINE V Polynomial(D d, V x, float highest, Floats... others) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  V sum = hn::Set(d, highest);
+  ((sum = hn::MulAdd(sum, x, hn::Set(d, others))), ...);
+  return sum;
+}
+
+// 2^-x for x in [0, 125].
+template <bool kPrecise, class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V PowerOfHalf(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::RebindToSigned<D> di;
-  // Taken from 1.5 * 2^23, x leaves round(-x) in the low bits of the difference.
-  const V magic = hn::Set(d, 12582912.0f);
+  // Less x, 1.5 * 2^23 + 127 has n + 127 in its low bits, n = round(-x): shifted into its place the
+  // exponent of 2^n.
+  const V magic = hn::Set(d, 12583039.0f);
   const V shifted = hn::Sub(magic, x);
   const V r = hn::Sub(hn::Sub(magic, shifted), x);  // in [-1/2, 1/2], exact
-  V p = hn::Set(d, 1.53458087e-4f);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.33999312e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 9.61848898e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.55032878e-2f));
-  p = hn::MulAdd(p, r, hn::Set(d, 2.40226469e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 6.93147206e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
-  const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
-  return hn::IfThenZeroElse(hn::Gt(x, hn::Set(d, 125.0f)), hn::Mul(p, scale));
+  const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  if constexpr (kPrecise) {
+    return hn::Mul(scale, Polynomial(d, r, 1.53458087e-4f, 1.33999312e-3f, 9.61848898e-3f,
+                                     5.55032878e-2f, 2.40226469e-1f, 6.93147206e-1f, 1.0f));
+  } else {
+    return hn::Mul(scale, Polynomial(d, r, 9.57010057e-3f, 5.59178602e-2f, 2.40247449e-1f,
+                                     6.93121815e-1f, 9.99999261e-1f));
+  }
 }
 
+// |x|, up to a bound beyond which Phi(-t) is 0 to any rounding. Min would lose a NaN on some
+// targets.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V NormalCdf(D d, V x) {
+HWY_INLINE V BoundedAbs(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const V t = hn::Abs(x);
-  V h = hn::Set(d, 3.041532135e-8f);
-  h = hn::MulAdd(h, t, hn::Set(d, -8.874602020e-7f));
-  h = hn::MulAdd(h, t, hn::Set(d, 1.113157029e-5f));
-  h = hn::MulAdd(h, t, hn::Set(d, -7.653485454e-5f));
-  h = hn::MulAdd(h, t, hn::Set(d, 2.768926454e-4f));
-  h = hn::MulAdd(h, t, hn::Set(d, 1.172761140e-5f));
-  h = hn::MulAdd(h, t, hn::Set(d, -6.967743241e-3f));
-  h = hn::MulAdd(h, t, hn::Set(d, 5.245907055e-2f));
-  h = hn::MulAdd(h, t, hn::Set(d, 4.592139983e-1f));
-  h = hn::MulAdd(h, t, hn::Set(d, 1.151105106f));
-  h = hn::MulAdd(h, t, hn::Set(d, 1.0f));
-  const V lower = PowerOfHalf(d, h);
-  return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 1.0f), lower), lower);
+  const V t = hn::Abs(x), bound = hn::Set(d, 13.0f);
+  return hn::IfThenElse(hn::Gt(t, bound), bound, t);
 }
 
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V NormalPdf(D d, V x) {
+template <bool kPrecise, class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V Gelu(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const V half_bits = hn::Mul(hn::Mul(x, x), hn::Set(d, 0.721347520f));  // x^2 / 2 / ln 2
-  return hn::Mul(PowerOfHalf(d, half_bits), hn::Set(d, 0.398942280f));
+  const V t = BoundedAbs(d, x);
+  V h;
+  if constexpr (kPrecise) {
+    h = Polynomial(d, t, 3.04153213e-8f, -8.87460202e-7f, 1.11315703e-5f, -7.65348545e-5f,
+                   2.76892645e-4f, 1.17276114e-5f, -6.96774324e-3f, 5.24590705e-2f, 4.59213998e-1f,
+                   1.15110511f, 1.0f);
+    h = hn::Min(hn::Set(d, 125.0f), h);
+  } else {
+    h = Polynomial(d, t, -3.28750529e-5f, 7.60217071e-4f, -8.02443762e-3f, 5.32797598e-2f,
+                   4.58904035e-1f, 1.15114864f, 9.99999014e-1f);
+  }
+  const V tail = hn::Mul(t, PowerOfHalf<kPrecise>(d, h));
+  return hn::Sub(hn::Max(hn::Zero(d), x), tail);
+}
+
+template <bool kPrecise, class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V GeluSlope(D d, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V t = BoundedAbs(d, x);
+  // exp(-t^2 / 2) = 2^-(t^2 / (2 ln 2)).
+  const V gauss = PowerOfHalf<kPrecise>(d, hn::Mul(hn::Mul(t, t), hn::Set(d, 0.721347520f)));
+  V r;
+  if constexpr (kPrecise) {
+    r = Polynomial(d, t, -1.79990136e-7f, 4.97307372e-6f, -6.13755576e-5f, 4.52771044e-4f,
+                   -2.27026618e-3f, 8.42336665e-3f, -2.48093587e-2f, 6.14626375e-2f,
+                   -1.32622395e-1f, 2.49935965e-1f, -7.97880089e-1f, 4.99999948e-1f);
+  } else {
+    r = Polynomial(d, t, -1.17335329e-4f, 1.80977926e-3f, -1.20004088e-2f, 4.64652537e-2f,
+                   -1.22723202e-1f, 2.46690317e-1f, -7.97475335e-1f, 4.99991706e-1f);
+  }
+  const V q = hn::Mul(gauss, r);
+  return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 1.0f), q), q);
 }
 
 }  // namespace HWY_NAMESPACE

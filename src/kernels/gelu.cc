@@ -1,10 +1,12 @@
-// GELU. The derivative is Phi(x) + x * phi(x).
+// GELU and its gradient, element by element (erf-inl.h).
 #include "kernels/gelu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gelu.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#include <type_traits>
 
 #include "base/parallel.h"
 #include "kernels/erf-inl.h"
@@ -22,7 +24,7 @@ void Forward(const T* x, T* y, int64_t n) {
   const hn::ScalableTag<float> d;
   ForEachVector(d, n, [&](int64_t i, auto lanes) HWY_ATTR {
     const auto v = LoadLanes(d, x + i, lanes);
-    StoreLanes(d, hn::Mul(v, NormalCdf(d, v)), y + i, lanes);
+    StoreLanes(d, Gelu<std::is_same_v<T, float>>(d, v), y + i, lanes);
   });
 }
 
@@ -31,7 +33,7 @@ void Backward(const T* x, const T* dy, T* dx, int64_t n) {
   const hn::ScalableTag<float> d;
   ForEachVector(d, n, [&](int64_t i, auto lanes) HWY_ATTR {
     const auto v = LoadLanes(d, x + i, lanes);
-    const auto slope = hn::MulAdd(v, NormalPdf(d, v), NormalCdf(d, v));
+    const auto slope = GeluSlope<std::is_same_v<T, float>>(d, v);
     StoreLanes(d, hn::Mul(LoadLanes(d, dy + i, lanes), slope), dx + i, lanes);
   });
 }

@@ -27,9 +27,10 @@ TEST(Gelu, AgreesWithReference) {
       x.FillNormal(1, 2);
       dy.FillNormal(2);
       GeluForward(x, y);
-      ExpectClose(y, reference::GeluForward(x.values()), 2e-7);
+      const bool precise = dtype == DType::kF32;
+      ExpectClose(y, reference::GeluForward(x.values()), precise ? 3e-7 : 3e-6);
       GeluBackward(x, dy, dx);
-      ExpectClose(dx, reference::GeluBackward(x.values(), dy.values()), 3e-7);
+      ExpectClose(dx, reference::GeluBackward(x.values(), dy.values()), precise ? 3e-7 : 1e-5);
       GeluBackward(x, dy, dy);
       EXPECT_EQ(dy.bytes(), dx.bytes());
       GeluForward(x, x);
@@ -79,13 +80,13 @@ TEST(Gelu, ExtremeAndNonFiniteValues) {
     for (int i = 0; i < 10; ++i) {
       const double got = y.values()[i];
       const bool same = got == expected[i] || (std::isnan(got) && std::isnan(expected[i]));
-      // Half of the least bf16 rounds to 0.
-      EXPECT_TRUE(same || std::abs(got - expected[i]) < 1e-40) << i << ": " << got;
+      // Far out the tail is cut, not 0; half of the least bf16 rounds to 0.
+      EXPECT_TRUE(same || std::abs(got - expected[i]) < 1e-30) << i << ": " << got;
     }
     GeluBackward(x, ones, dx);
-    EXPECT_EQ(dx.values()[0], 0.5);
+    EXPECT_NEAR(dx.values()[0], 0.5, 1e-7);
     EXPECT_EQ(dx.values()[3], 1);
-    EXPECT_EQ(dx.values()[4], 0);
+    EXPECT_NEAR(dx.values()[4], 0, 1e-30);
     EXPECT_TRUE(std::isnan(dx.values()[8]));
   }
 }
