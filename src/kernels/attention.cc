@@ -37,22 +37,16 @@ void ForEachHead(const Tensor& qkv, const Sizes& sizes, const Dropout& dropout, 
                            .k = q + sizes.width,
                            .v = q + 2 * sizes.width,
                            .stride = 3 * sizes.width,
+                           .kv_stride = 3 * sizes.width,
                            .out_stride = sizes.width,
                            .length = sizes.length,
+                           .start = 0,
                            .head_size = sizes.head_size,
                            .dropout = dropout,
                            .dropout_index = static_cast<uint64_t>(n * sizes.length * sizes.length)},
           b, h);
     }
   });
-}
-
-void HeadForward(const AttentionHead<float>& head, float* out, float* lse) {
-  AttentionHeadForward(head, out, lse);
-}
-void HeadForward(const AttentionHead<bf16>& head, bf16* out, float* lse) {
-  if (GetCpuLevel() == CpuLevel::kAmx && AttentionHeadForwardAmx(head, out, lse)) return;
-  AttentionHeadForward(head, out, lse);
 }
 
 void HeadBackward(const AttentionHead<float>& head,
@@ -68,8 +62,8 @@ template <class E>
 void Forward(const Tensor& qkv, const Sizes& sizes, const Dropout& dropout, const Tensor& out,
              const Tensor& lse) {
   ForEachHead<E>(qkv, sizes, dropout, [&](const AttentionHead<E>& head, int64_t b, int64_t h) {
-    HeadForward(head, out.As<E>() + b * sizes.length * sizes.width + h * sizes.head_size,
-                lse.empty() ? nullptr : lse.f32() + (b * sizes.heads + h) * sizes.length);
+    RunAttentionHead(head, out.As<E>() + b * sizes.length * sizes.width + h * sizes.head_size,
+                     lse.empty() ? nullptr : lse.f32() + (b * sizes.heads + h) * sizes.length);
   });
 }
 
@@ -89,6 +83,15 @@ void Backward(const Tensor& qkv, const Tensor& out, const Tensor& lse, const Ten
 }
 
 }  // namespace
+
+void RunAttentionHead(const AttentionHead<float>& head, float* out, float* lse) {
+  AttentionHeadForward(head, out, lse);
+}
+
+void RunAttentionHead(const AttentionHead<bf16>& head, bf16* out, float* lse) {
+  if (GetCpuLevel() == CpuLevel::kAmx && AttentionHeadForwardAmx(head, out, lse)) return;
+  AttentionHeadForward(head, out, lse);
+}
 
 void AttentionForward(const Tensor& qkv, int64_t heads, const Dropout& dropout, const Tensor& out,
                       const Tensor& lse) {

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/attention_head.h"
 #include "tensor/scratch.h"
 
 DF_BEGIN_AVX512_BF16
@@ -20,9 +19,10 @@ struct RowSum {
   float sum;  // of 2^(s c - max)
 };
 
-// p = 2^(s c - max) of one row with `count` scores, in bf16, zeros up to a multiple of 32; vectors
-// of 32 are kTileElements apart. `mask` multiplies what is stored (null: ones).
-inline RowSum SoftmaxRow(const float* s, size_t count, float c, const float* mask, bf16* p) {
+// p = 2^(s c - max) of one row with `count` scores, in bf16, zeros up to `padded`, a multiple of
+// 32; vectors of 32 are kTileElements apart. `mask` multiplies what is stored (null: ones).
+inline RowSum SoftmaxRow(const float* s, size_t count, size_t padded, float c, const float* mask,
+                         bf16* p) {
   const size_t whole = (count - 1) / kBlock * kBlock;
   const __mmask16 low = LowLanes(count - whole);
   const __mmask16 high = count - whole > 16 ? LowLanes(count - whole - 16) : __mmask16{0};
@@ -51,75 +51,110 @@ inline RowSum SoftmaxRow(const float* s, size_t count, float c, const float* mas
   };
   for (size_t j = 0; j < whole; j += kBlock) block(j, 0xffff, 0xffff);
   block(whole, low, high);
+  for (size_t j = whole + kBlock; j < padded; j += kBlock) {
+    _mm512_storeu_si512(p + j / kBlock * kTileElements, _mm512_setzero_si512());
+  }
   return {max, _mm512_reduce_add_ps(_mm512_add_ps(sum0, sum1))};
+}
+
+struct Forward {
+  const AttentionHead<bf16>& head;
+  Padded size;
+  bf16* buffer;         // k, then v, before they are packed
+  bf16* queries;        // left operand q
+  bf16 *keys, *values;  // right operands k^T, v
+  bf16* p;              // left operand p of one block: two blocks of 16 rows, a tile for every
+                        // 32 keys
+  float* scores;        // [32, score_stride]
+  float* sums;          // [32, cols]: p v
+  float* inverses;      // [32]: 1 / sum of p
+  float* mask;          // [keys]: dropout
+
+  size_t score_stride() const { return size.keys + 16; }
+
+  explicit Forward(const AttentionHead<bf16>& head_in) : head(head_in), size(head) {
+    ScratchPlan measure;
+    Place(measure);
+    ScratchPlan plan(ThreadScratch(measure.used()));
+    Place(plan);
+  }
+
+  void Place(ScratchPlan& plan) {
+    buffer = plan.Take<bf16>(size.keys * size.cols);
+    queries = plan.Take<bf16>(size.rows * size.cols);
+    keys = plan.Take<bf16>(size.keys * size.cols);
+    values = plan.Take<bf16>(size.keys * size.cols);
+    p = plan.Take<bf16>(kBlock * size.keys);
+    scores = plan.Take<float>(kBlock * score_stride());
+    sums = plan.Take<float>(kBlock * size.cols);
+    inverses = plan.Take<float>(kBlock);
+    mask = plan.Take<float>(size.keys);
+  }
+
+  bool Pack();
+  void Block(size_t block, bf16* out, float* lse);
+};
+
+// Packs all operands; false where a value is not finite.
+bool Forward::Pack() {
+  const auto pack = [&](const bf16* from, int64_t stride, int64_t rows, size_t padded, bf16* to) {
+    return amx::PackPadded(from, static_cast<size_t>(stride), static_cast<size_t>(rows),
+                           size.head_size, padded, size.cols, to);
+  };
+  const int64_t seen = head.start + head.length;
+  if (!pack(head.q, head.stride, head.length, size.rows, queries)) return false;
+  if (!pack(head.k, head.kv_stride, seen, size.keys, buffer)) return false;
+  amx::PackTransposedRight(buffer, size.keys, size.cols, keys);
+  if (!pack(head.v, head.kv_stride, seen, size.keys, buffer)) return false;
+  amx::PackRight(buffer, size.keys, size.cols, values);
+  return true;
+}
+
+// 32 rows of out, and of lse where it is not null.
+void Forward::Block(size_t block, bf16* out, float* lse) {
+  const size_t first = block * kBlock, count = std::min(kBlock, size.length - first);
+  const size_t before = static_cast<size_t>(head.start) + first;  // keys that every row sees
+  const size_t padded = RoundUpToBlock(static_cast<int64_t>(before + count));
+  const size_t key_step = size.cols / 32 * kTileElements, col_step = 2 * key_step;
+  const amx::LeftTiles q{queries + first * size.cols, 16 * size.cols, size.cols, 32};
+  for (size_t key = 0; key < padded; key += kBlock) {
+    amx::Multiply(q, {keys + key / 16 * key_step, key_step, kTileElements}, size.cols / 32, false,
+                  scores + key, score_stride());
+  }
+  const float c = static_cast<float>(std::numbers::log2e / std::sqrt(double(size.head_size)));
+  const size_t p_second = size.keys / 32 * kTileElements;
+  const bool dropout = head.dropout.enabled();
+  for (size_t row = 0; row < count; ++row) {
+    const size_t seen = before + row + 1;
+    if (dropout) {
+      FillDropoutScales(head.dropout, head.dropout_index + (seen - 1) * size.length,
+                        static_cast<int64_t>(seen), mask);
+    }
+    const RowSum sum =
+        SoftmaxRow(scores + row * score_stride(), seen, padded, c, dropout ? mask : nullptr,
+                   p + row / 16 * p_second + row % 16 * 32);
+    inverses[row] = 1.0f / sum.sum;
+    if (lse != nullptr) {
+      lse[first + row] =
+          static_cast<float>((sum.max + std::log2(double(sum.sum))) / std::numbers::log2e);
+    }
+  }
+  for (size_t col = 0; col < size.cols; col += 32) {
+    amx::Multiply({p, p_second, 32, kTileElements},
+                  {values + col / 16 * kTileElements, kTileElements, col_step}, padded / kBlock,
+                  false, sums + col, size.cols);
+  }
+  const size_t stride = static_cast<size_t>(head.out_stride);
+  amx::StoreRows(sums, size.cols, count, size.head_size, inverses, 1, out + first * stride, stride);
 }
 
 }  // namespace
 
 bool AttentionHeadForwardAmx(const AttentionHead<bf16>& head, bf16* out, float* lse) {
-  const Padded size(head.length, head.head_size);
-  const size_t stride = static_cast<size_t>(head.stride);
-  const size_t out_stride = static_cast<size_t>(head.out_stride);
-  const size_t score_stride = size.rows + 16;
-  bf16 *rows, *queries, *keys, *values, *p;
-  float *scores, *sums, *inverses, *mask;
-  const auto place = [&](ScratchPlan plan) {
-    rows = plan.Take<bf16>(size.rows * size.cols);
-    queries = plan.Take<bf16>(size.rows * size.cols);
-    keys = plan.Take<bf16>(size.rows * size.cols);
-    values = plan.Take<bf16>(size.rows * size.cols);
-    p = plan.Take<bf16>(kBlock * size.rows);
-    scores = plan.Take<float>(kBlock * score_stride);
-    sums = plan.Take<float>(kBlock * size.cols);
-    inverses = plan.Take<float>(kBlock);
-    mask = plan.Take<float>(size.rows);
-    return plan.used();
-  };
-  place(ScratchPlan(ThreadScratch(place(ScratchPlan()))));
-  const auto pack = [&](const bf16* from, bf16* to) {
-    return amx::PackPadded(from, stride, size.length, size.head_size, size.rows, size.cols, to);
-  };
-  bool finite = pack(head.q, queries) && pack(head.k, rows);
-  amx::PackTransposedRight(rows, size.rows, size.cols, keys);
-  finite = finite && pack(head.v, rows);
-  if (!finite) return false;
-  amx::PackRight(rows, size.rows, size.cols, values);
-
+  Forward pass(head);
+  if (!pass.Pack()) return false;
   const amx::TileScope tiles;
-  const float c = static_cast<float>(std::numbers::log2e / std::sqrt(double(size.head_size)));
-  const size_t key_step = size.cols / 32 * kTileElements, p_second = size.blocks * kTileElements;
-  for (size_t block = 0; block < size.blocks; ++block) {
-    const size_t first = block * kBlock;
-    const amx::LeftTiles q{queries + first * size.cols, 16 * size.cols, size.cols, 32};
-    for (size_t key = 0; key <= block; ++key) {
-      amx::Multiply(q, {keys + 2 * key * key_step, key_step, kTileElements}, size.cols / 32, false,
-                    scores + key * kBlock, score_stride);
-    }
-    const size_t count = std::min(kBlock, size.length - first);
-    for (size_t row = 0; row < count; ++row) {
-      const size_t seen = first + row + 1;
-      const bool dropout = head.dropout.enabled();
-      if (dropout) {
-        FillDropoutScales(head.dropout, head.dropout_index + (seen - 1) * size.length,
-                          static_cast<int64_t>(seen), mask);
-      }
-      const RowSum sum = SoftmaxRow(scores + row * score_stride, seen, c, dropout ? mask : nullptr,
-                                    p + row / 16 * p_second + row % 16 * 32);
-      inverses[row] = 1.0f / sum.sum;
-      if (lse != nullptr) {
-        lse[first + row] =
-            static_cast<float>((sum.max + std::log2(double(sum.sum))) / std::numbers::log2e);
-      }
-    }
-    for (size_t col = 0; col < size.cols; col += 32) {
-      amx::Multiply(
-          {p, p_second, 32, kTileElements},
-          {values + col / 16 * kTileElements, kTileElements, size.cols / 16 * kTileElements},
-          block + 1, false, sums + col, size.cols);
-    }
-    amx::StoreRows(sums, size.cols, count, size.head_size, inverses, 1, out + first * out_stride,
-                   out_stride);
-  }
+  for (size_t block = 0; block < pass.size.blocks; ++block) pass.Block(block, out, lse);
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "kernels/amx.h"
+#include "kernels/attention_head.h"
 
 // Only what lies between these two lines is compiled for AVX-512, so that no function of a shared
 // header is.
@@ -23,17 +24,24 @@ using amx::kTileElements;
 
 constexpr size_t kBlock = 32;
 
-struct Padded {
-  size_t length, head_size;
-  size_t rows;    // length, padded
-  size_t cols;    // head size, padded
-  size_t blocks;  // of 32 rows
+inline size_t RoundUpToBlock(int64_t value) {
+  return (static_cast<size_t>(value) + kBlock - 1) / kBlock * kBlock;
+}
 
-  Padded(int64_t length_in, int64_t head_size_in)
-      : length(static_cast<size_t>(length_in)),
-        head_size(static_cast<size_t>(head_size_in)),
-        rows((length + kBlock - 1) / kBlock * kBlock),
-        cols((head_size + kBlock - 1) / kBlock * kBlock),
+struct Padded {
+  size_t length;  // rows of q
+  size_t head_size;
+  size_t rows;    // of q, padded
+  size_t keys;    // rows of k and v, padded
+  size_t cols;    // head size, padded
+  size_t blocks;  // of 32 rows of q
+
+  explicit Padded(const AttentionHead<bf16>& head)
+      : length(static_cast<size_t>(head.length)),
+        head_size(static_cast<size_t>(head.head_size)),
+        rows(RoundUpToBlock(head.length)),
+        keys(RoundUpToBlock(head.start + head.length)),
+        cols(RoundUpToBlock(head.head_size)),
         blocks(rows / kBlock) {}
 };
 

@@ -10,7 +10,6 @@
 #include <numbers>
 
 #include "kernels/attention_amx.h"
-#include "kernels/attention_head.h"
 #include "tensor/scratch.h"
 
 DF_BEGIN_AVX512_BF16
@@ -43,7 +42,7 @@ struct Backward {
   size_t dq_stride() const { return size.rows + 16; }
 
   Backward(const AttentionHead<bf16>& head_in, const AttentionHeadGradients<bf16>& gradients_in)
-      : head(head_in), gradients(gradients_in), size(head.length, head.head_size) {
+      : head(head_in), gradients(gradients_in), size(head) {
     constexpr size_t kMostBytes = 512 * 1024;
     group = std::clamp<size_t>(kMostBytes / (kBlock * size.rows * sizeof(bf16)), 2, 8);
     ScratchPlan measure;

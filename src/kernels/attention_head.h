@@ -10,16 +10,19 @@
 
 namespace denseformer {
 
-// E is float or bf16. Rows of q, k, v are `stride` elements apart, rows of out `out_stride`.
+// E is float or bf16. Row i of q sees rows [0, start + i] of k and v. `start` is 0 where a backward
+// pass follows.
 template <class E>
 struct AttentionHead {
   const E* q;
   const E* k;
   const E* v;
-  int64_t stride;
-  int64_t out_stride;
-  int64_t length;     // T
-  int64_t head_size;  // elements of a row
+  int64_t stride;      // elements between rows of q
+  int64_t kv_stride;   // between rows of k and of v
+  int64_t out_stride;  // between rows of out
+  int64_t length;      // rows of q
+  int64_t start;       // rows of k and v before the first row of q
+  int64_t head_size;   // elements of a row
   Dropout dropout;
   uint64_t dropout_index;  // of row 0, column 0
 };
@@ -29,12 +32,16 @@ struct AttentionHeadGradients {
   const E* out;
   const E* dout;
   const float* lse;  // [T]
-  E* dq;             // rows `stride` apart, as q
+  E* dq;             // rows of dq, dk, dv are as far apart as those of q, k, v
   E* dk;
   E* dv;
 };
 
-// out: rows `out_stride` apart; lse [T] or null.
+// The path that the CPU level and the values allow. lse [length] or null.
+void RunAttentionHead(const AttentionHead<float>& head, float* out, float* lse);
+void RunAttentionHead(const AttentionHead<bf16>& head, bf16* out, float* lse);
+
+// By Highway, on any CPU.
 void AttentionHeadForward(const AttentionHead<float>& head, float* out, float* lse);
 void AttentionHeadForward(const AttentionHead<bf16>& head, bf16* out, float* lse);
 void AttentionHeadBackward(const AttentionHead<float>& head,

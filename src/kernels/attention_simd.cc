@@ -21,6 +21,7 @@
 #include <hwy/highway.h>
 // clang-format on
 #include "kernels/attention_pack-inl.h"
+#include "kernels/attention_row-inl.h"
 #include "kernels/exp-inl.h"
 #include "kernels/tile-inl.h"
 
@@ -31,29 +32,30 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr size_t RoundUp(size_t value, size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 // The padded sizes of a head.
 struct Padded {
-  size_t length, head_size;
+  size_t length;  // rows of q
+  size_t seen;    // rows of k and v
+  size_t head_size;
   size_t cols;    // of a packed row
   size_t keys;    // columns of the scores
   size_t rows;    // rows of the scores: a block
   size_t stride;  // between rows of the scores; not a power of 2, which would crowd few cache sets
 
-  Padded(int64_t length_in, int64_t head_size_in)
-      : length(static_cast<size_t>(length_in)), head_size(static_cast<size_t>(head_size_in)) {
+  template <class E>
+  explicit Padded(const AttentionHead<E>& head)
+      : length(static_cast<size_t>(head.length)),
+        seen(static_cast<size_t>(head.start + head.length)),
+        head_size(static_cast<size_t>(head.head_size)) {
     constexpr size_t kMostRows = 48, kMostScores = 128 * 1024;
     cols = RoundUp(head_size, kTileCols);
-    keys = RoundUp(length, kTileCols);
+    keys = RoundUp(seen, kTileCols);
     stride = keys + 16;
     rows = kMostRows;
     while (rows > kTileRows && rows * stride > kMostScores) rows /= 2;
     rows = RoundUp(rows, kTileRows);
   }
-  size_t all_rows() const { return RoundUp(length, kTileRows); }
+  size_t all_rows() const { return RoundUp(seen, kTileRows); }
 };
 
 // scores [rows, ...] = a [rows, head_size] times the transposed panels, on and below the diagonal;
@@ -103,33 +105,15 @@ void CausalTransposedProduct(const Padded& size, const float* p, const float* b,
   }
 }
 
-// Turns a row of `count` scores into exp(s - max), 0 up to `padded`; gives the largest and the sum.
-void SoftmaxRow(float* row, size_t count, size_t padded, float* max, float* sum) {
-  const TileTag d;
-  const size_t whole = RoundUp(count, kTileLanes);
-  std::fill(row + count, row + whole, -HUGE_VALF);
-  TileVec most = hn::Set(d, -HUGE_VALF);
-  for (size_t j = 0; j < whole; j += kTileLanes) most = hn::Max(hn::LoadU(d, row + j), most);
-  most = hn::MaxOfLanes(d, most);
-  TileVec total = hn::Zero(d);
-  for (size_t j = 0; j < whole; j += kTileLanes) {
-    const TileVec p = Exp(d, hn::Sub(hn::LoadU(d, row + j), most));
-    total = hn::Add(total, p);
-    hn::StoreU(p, d, row + j);
-  }
-  std::fill(row + count, row + std::max(whole, padded), 0.0f);
-  *max = hn::GetLane(most);
-  *sum = hn::GetLane(hn::SumOfLanes(d, total));
-}
-
 void MultiplyRow(const float* factors, size_t count, float* row) {
   for (size_t j = 0; j < count; ++j) row[j] *= factors[j];
 }
 
 template <class E>
 void Forward(const AttentionHead<E>& head, E* out, float* lse) {
-  const Padded size(head.length, head.head_size);
+  const Padded size(head);
   const size_t stride = static_cast<size_t>(head.stride);
+  const size_t kv_stride = static_cast<size_t>(head.kv_stride);
   const size_t out_stride = static_cast<size_t>(head.out_stride);
   float *keys, *values, *queries, *scores, *sums, *inverses, *mask;
   const auto place = [&](ScratchPlan plan) {
@@ -144,13 +128,14 @@ void Forward(const AttentionHead<E>& head, E* out, float* lse) {
   };
   place(ScratchPlan(ThreadScratch(place(ScratchPlan()))));
 
-  PackTransposed(head.k, stride, size.length, size.head_size, size.keys, keys);
-  const bool finite = PackRows(head.v, stride, size.length, size.head_size, 1.0f, size.all_rows(),
+  PackTransposed(head.k, kv_stride, size.seen, size.head_size, size.keys, keys);
+  const bool finite = PackRows(head.v, kv_stride, size.seen, size.head_size, 1.0f, size.all_rows(),
                                size.cols, values);
   const float scale = 1.0f / std::sqrt(static_cast<float>(size.head_size));
-  for (size_t first = 0; first < size.length; first += size.rows) {
-    const size_t rows = std::min(size.rows, size.length - first);
-    PackRows(head.q + first * stride, stride, rows, size.head_size, scale, size.rows, size.cols,
+  for (size_t done = 0; done < size.length; done += size.rows) {
+    const size_t rows = std::min(size.rows, size.length - done);
+    const size_t first = static_cast<size_t>(head.start) + done;
+    PackRows(head.q + done * stride, stride, rows, size.head_size, scale, size.rows, size.cols,
              queries);
     Scores(size, queries, keys, first, rows, scores);
     for (size_t row = 0; row < rows; ++row) {
@@ -160,7 +145,7 @@ void Forward(const AttentionHead<E>& head, E* out, float* lse) {
       SoftmaxRow(p, count, first + RoundUp(row + 1, kTileRows), &max, &sum);
       inverses[row] = 1.0f / sum;
       if (lse != nullptr) {
-        lse[first + row] = static_cast<float>(max + std::log(static_cast<double>(sum)));
+        lse[done + row] = static_cast<float>(max + std::log(static_cast<double>(sum)));
       }
       if (head.dropout.enabled()) {
         FillDropoutScales(head.dropout, head.dropout_index + (count - 1) * size.length,
@@ -169,7 +154,7 @@ void Forward(const AttentionHead<E>& head, E* out, float* lse) {
       }
     }
     CausalProduct(size, scores, values, finite, first, rows, sums);
-    UnpackRows(sums, size.cols, rows, size.head_size, inverses, 1, out + first * out_stride,
+    UnpackRows(sums, size.cols, rows, size.head_size, inverses, 1, out + done * out_stride,
                out_stride);
   }
 }
@@ -197,21 +182,8 @@ void GradientRow(float lse, float delta, const float* mask, size_t count, size_t
 }
 
 template <class E>
-float Dot(const E* a, const float* b, size_t count) {
-  const TileTag d;
-  TileVec sum = hn::Zero(d);
-  size_t i = 0;
-  for (; i + kTileLanes <= count; i += kTileLanes) {
-    sum = hn::MulAdd(LoadF32(d, a + i), hn::LoadU(d, b + i), sum);
-  }
-  float total = hn::GetLane(hn::SumOfLanes(d, sum));
-  for (; i < count; ++i) total += static_cast<float>(a[i]) * b[i];
-  return total;
-}
-
-template <class E>
 void Backward(const AttentionHead<E>& head, const AttentionHeadGradients<E>& gradients) {
-  const Padded size(head.length, head.head_size);
+  const Padded size(head);
   const size_t stride = static_cast<size_t>(head.stride);
   const size_t out_stride = static_cast<size_t>(head.out_stride);
   float *keys_t, *values_t, *keys, *dkeys, *dvalues, *queries, *douts, *p, *ds, *dqueries, *mask;
