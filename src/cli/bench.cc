@@ -1,4 +1,5 @@
-// denseformer bench: how fast kernels and whole passes are here, and how close to the machine's limits.
+// denseformer bench: how fast kernels and whole passes are here, and how close to the machine's
+// limits.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "denseformer/depth_pattern.h"
 #include "perf/kernel_bench.h"
 #include "perf/model_bench.h"
 
@@ -74,7 +76,8 @@ BenchTable RunTokenizer(const Options& o, const std::string& title) {
   if (o.tokenizer.empty() || o.text.empty()) {
     Throw(ErrorCode::kUsage, "bench tokenizer: give --tokenizer PATH and --text FILE");
   }
-  return BenchTokenizer(o.tokenizer, ReadFile(o.text, size_t{4} << 30), {o.rounds, o.seconds, title});
+  return BenchTokenizer(o.tokenizer, ReadFile(o.text, size_t{4} << 30),
+                        {o.rounds, o.seconds, title});
 }
 
 struct Kind {
@@ -84,7 +87,8 @@ struct Kind {
 };
 
 constexpr Kind kKinds[] = {
-    {"forward", "Whole forward pass as in the paper: batches/s, and the share of the products' own rate",
+    {"forward",
+     "Whole forward pass as in the paper: batches/s, and the share of the products' own rate",
      [](const Options& o, const std::string& t) { return BenchForward(ModelOptions(o, t)); }},
     {"train", "Whole training step: forward, backward, AdamW",
      [](const Options& o, const std::string& t) { return BenchTrain(ModelOptions(o, t)); }},
@@ -110,9 +114,12 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
     app.add_option("--text", o->text, "The text to encode");
   } else {
     app.add_option("--preset", o->preset, "Shapes of this preset")->capture_default_str();
-    app.add_option("--dwa", o->patterns, "Depth patterns, separated by commas; the first is the baseline")
+    app.add_option("--dwa", o->patterns,
+                   "Depth patterns, separated by commas; the first is the baseline")
         ->capture_default_str();
-    app.add_option("--batch", o->batch, "Sequences in a batch")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+    app.add_option("--batch", o->batch, "Sequences in a batch")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
     app.add_option("--seq-len", o->length, "Tokens of a sequence; default: the preset's")
         ->check(CLI::Range(1, 1 << 20));
     app.add_option("--precision", o->precision, "auto, fp32 or bf16")
@@ -125,11 +132,14 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
   app.add_option("--rounds", o->rounds, "Rounds in which every variant runs once")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
-  app.add_option("--seconds", o->seconds, "Go on for at least this long")->check(CLI::NonNegativeNumber);
-  app.footer("Variants take turns, because machines are noisy; look at the ratios, not at the times.\nExample:\n" +
-             (name == "tokenizer"
-                  ? std::string("  denseformer bench tokenizer --tokenizer vocab.bpe --text corpus.txt")
-                  : fmt::format("  denseformer bench {} --preset small --rounds 20 --json", name)));
+  app.add_option("--seconds", o->seconds, "Go on for at least this long")
+      ->check(CLI::NonNegativeNumber);
+  app.footer(
+      "Variants take turns, because machines are noisy; look at the ratios, not at the "
+      "times.\nExample:\n" +
+      (name == "tokenizer"
+           ? std::string("  denseformer bench tokenizer --tokenizer vocab.bpe --text corpus.txt")
+           : fmt::format("  denseformer bench {} --preset small --rounds 20 --json", name)));
   SetWork(app, common, o, [&common, &kind](const Options& options) {
     const BenchTable table = kind.run(options, fmt::format("bench {}", kind.name));
     if (common.json) {
