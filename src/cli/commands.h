@@ -6,16 +6,16 @@
 
 namespace denseformer {
 
-void AddBench(CLI::App& app, CommonOptions& common);
 void AddData(CLI::App& app, CommonOptions& common);
-void AddGenerate(CLI::App& app, CommonOptions& common);
+void AddEval(CLI::App& app, CommonOptions& common);
 void AddTokenizer(CLI::App& app, CommonOptions& common);
+void AddTrain(CLI::App& app, CommonOptions& common);
 
 inline constexpr Command kCommands[] = {
     {"tokenizer", "Learn, import and use a byte-level BPE tokenizer", AddTokenizer},
     {"data", "Turn text into token files, and look into token files", AddData},
-    {"generate", "Text from a trained model", AddGenerate},
-    {"bench", "How fast kernels and passes are, and how close to the limits", AddBench},
+    {"train", "Train a model; stop it and go on with it", AddTrain},
+    {"eval", "Loss, perplexity and accuracy of a run over a token stream", AddEval},
 };
 
 }  // namespace denseformer

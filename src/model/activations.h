@@ -57,6 +57,7 @@ class Activations {
   int64_t sequences() const { return sequences_; }
   int64_t length() const { return length_; }
   int64_t rows() const { return sequences_ * length_; }
+  int64_t max_rows() const { return max_rows_; }
 
   BlockActivations& block(int i) { return blocks_[training() ? i - 1 : 0]; }  // 1..d
   const Tensor& y(int i) const { return y_[i]; }                              // 0..d

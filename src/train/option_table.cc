@@ -156,6 +156,8 @@ void AddTraining(TableBuilder& table) {
   const auto kCourse = TableBuilder::kCourse, kFree = TableBuilder::kFree;
   table.Text("data.path", "--data", FIELD(data), {}, kFree,
              "directory with train.bin and val.bin (a resumed run checks that they are the same)");
+  table.Text("data.order", "--order", FIELD(order), {"shuffled", "random"}, kCourse,
+             "of the windows of the stream: shuffled (each once an epoch), or random");
   table.Integer<int64_t>("train.steps", "--steps", FIELD(steps), 1, kMostSteps, kCourse,
                          "optimiser steps");
   table.Integer<int>("train.batch_size", "--batch-size", FIELD(batch_size), 1, 1 << 20, kCourse,

@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -84,6 +85,7 @@ void AssignAll(TrainOptions& options, const Assignments& file, const OptionSourc
   Assign(options, sources.sets, "--set");
   Assign(options, sources.flags, "");
   ResolveMaskFile(options.model);
+  if (options.precision == "auto") options.precision = HasFastBf16() ? "bf16" : "fp32";
   options.Validate();
 }
 

@@ -23,6 +23,7 @@ struct TrainOptions {
   ModelConfig model = ModelConfig::Preset("tiny");
 
   std::string data;
+  std::string order = "shuffled";
 
   int64_t steps = 1000;
   int batch_size = 32;
@@ -117,7 +118,7 @@ struct OptionSources {
   bool operator==(const OptionSources&) const = default;
 };
 
-// Options of a new run.
+// Options of a new run. Precision "auto" becomes what this CPU is fast at.
 TrainOptions ResolveOptions(const OptionSources& sources);
 
 // Options of a resumed run: `stored` changed by the sources. A changed option that decides the

@@ -56,6 +56,7 @@ TEST(OptionsTest, EveryOptionSurvivesTheStoredForm) {
     if (row.type == "number") row.set(options, "0.12345678901234567");
     if (row.key == "optimizer.schedule") row.set(options, "linear");
     if (row.key == "train.precision") row.set(options, "bf16");
+    if (row.key == "data.order") row.set(options, "random");
     if (row.key == "data.path") row.set(options, "a \"quoted\" \\ path");
     if (row.key == "log.alphas_at") row.set(options, "1,2");
   }
@@ -122,8 +123,9 @@ TEST(OptionsTest, AMaskFileBecomesAPattern) {
 }
 
 TEST(OptionsTest, ResumeRefusesWhatAltersTheCourse) {
-  const TrainOptions stored = PresetOptions("test");
   OptionSources sources;
+  sources.preset = "test";
+  const TrainOptions stored = ResolveOptions(sources);
   EXPECT_EQ(ResolveResumed(stored, sources, {}), stored);
   sources.flags = {{"save.every", "3"}, {"train.steps", "20"}};
   EXPECT_EQ(ResolveResumed(stored, sources, {}).save_every, 3);

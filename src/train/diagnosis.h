@@ -1,0 +1,18 @@
+// Where a number that is not finite comes from.
+#ifndef DENSEFORMER_TRAIN_DIAGNOSIS_H_
+#define DENSEFORMER_TRAIN_DIAGNOSIS_H_
+
+#include <string>
+
+#include "model/forward.h"
+
+namespace denseformer {
+
+// Names the first tensor with a NaN or an infinity on the way of a step: weights, then the outputs
+// of the forward pass by depth, then the loss, then gradients in the order of the backward pass.
+// "no tensor" where all are finite. Gradients are left as they are.
+std::string FirstBadTensor(const Model& model, const Batch& batch, Activations& activations);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_TRAIN_DIAGNOSIS_H_

@@ -1,0 +1,66 @@
+// AdamW over the parameter table: which parameters decay, which are frozen, and how many updates
+// each has had.
+//
+// Delayed DWA: until step `dwa_start` the DWA weights are frozen. Their gradients are dropped (and
+// do not count in the norm), they neither move nor decay, and their moments and their count of
+// updates stay 0; so training them begins as if they had been made at that step (in PyTorch: as if
+// their gradients had been None).
+#ifndef DENSEFORMER_TRAIN_OPTIMIZER_H_
+#define DENSEFORMER_TRAIN_OPTIMIZER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "io/run_directory.h"
+#include "model/model.h"
+#include "tensor/storage.h"
+#include "train/options.h"
+
+namespace denseformer {
+
+class Optimizer {
+ public:
+  // The model must outlive it.
+  Optimizer(Model& model, const TrainOptions& options);
+
+  // The norm of the gradient over the parameters that step `step` (from 0) trains; not finite where
+  // any of them is not. Gradients of frozen parameters become 0.
+  double GradientNorm(int64_t step);
+
+  // One update with gradients multiplied by `gradient_scale`; gradients are 0 afterwards, and the
+  // model's packed weights up to date.
+  void Update(int64_t step, double rate, double gradient_scale);
+
+  // Forgets the gradients, for a step that is skipped.
+  void DropGradients();
+
+  Moments moments();
+  // Updates that the weights have had, and those of the DWA weights among them (delayed DWA).
+  int64_t updates() const { return updates_; }
+  int64_t dwa_updates() const { return dwa_updates_; }
+  void SetUpdates(int64_t updates, int64_t dwa_updates);
+
+  static size_t MomentBytes(const ParameterTable& table) {
+    return 2 * static_cast<size_t>(table.buffer_size()) * sizeof(float);
+  }
+
+ private:
+  // Neighbours in the buffer that are treated alike.
+  struct Range {
+    int64_t begin, end;
+    bool decays, dwa;
+  };
+  bool Frozen(const Range& range, int64_t step) const {
+    return range.dwa && step < options_.dwa_start;
+  }
+
+  Model& model_;
+  TrainOptions options_;
+  std::vector<Range> ranges_;
+  Storage first_, second_;
+  int64_t updates_ = 0, dwa_updates_ = 0;
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_TRAIN_OPTIMIZER_H_

@@ -1,0 +1,145 @@
+#include "train/plan.h"
+
+#include <chrono>
+
+#include "base/text.h"
+#include "data/batches.h"
+#include "kernels/gemm.h"
+#include "model/forward.h"
+#include "train/gemm_rate.h"
+#include "train/optimizer.h"
+#include "train/summary.h"
+#include "train/train_data.h"
+
+namespace denseformer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+size_t PackedBytes(const ModelConfig& config, DType compute) {
+  const int64_t D = config.n_embd;
+  const auto bytes = [&](int64_t out, int64_t in) {
+    return PackedWeight::CopyBytes(out, in, compute, /*for_backward=*/true);
+  };
+  return config.n_layer * (bytes(3 * D, D) + bytes(D, D) + bytes(4 * D, D) + bytes(D, 4 * D)) +
+         bytes(config.vocab_size, D);
+}
+
+// Seconds of a step: its passes and an update.
+double TimeStep(const TrainOptions& options, const TrainBatches& batches, Model& model) {
+  const int64_t count = options.batch_size / options.accumulate, length = options.model.seq_len;
+  model.Initialize(static_cast<uint64_t>(options.seed));
+  Activations activations(model, count, length, ModelUse::kTraining);
+  Optimizer optimizer(model, options);
+  std::vector<int32_t> tokens(static_cast<size_t>(count * length)), targets(tokens.size());
+  batches.Fill(0, {0, count}, tokens.data(), targets.data());
+  double seconds = 0;
+  for (int round = 0; round < 2; ++round) {  // the first one makes primitives and touches memory
+    Clock::time_point begin = Clock::now();
+    ForwardBackward(model, {tokens, targets, count, length}, {}, 1.0f, activations);
+    const double pass = Since(begin);
+    begin = Clock::now();
+    optimizer.Update(0, 1e-6, 1.0);
+    seconds = options.accumulate * pass + Since(begin);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+TrainPlan MakePlan(const TrainOptions& options) {
+  options.Validate();
+  const TrainData data(options.data, options.model.vocab_size);
+  const DType compute = options.precision == "bf16" ? DType::kBF16 : DType::kF32;
+  const int64_t pass_sequences = options.batch_size / options.accumulate;
+  const TrainBatches batches(
+      data.train, {options.model.seq_len, options.batch_size, static_cast<uint64_t>(options.seed),
+                   ParseBatchOrder(options.order)});
+  Model model(options.model, compute, ModelUse::kTraining);
+  TrainPlan plan;
+  plan.parameters = model.table().count();
+  plan.dwa_weights = model.table().count(ParameterGroup::kDwa);
+  plan.weight_bytes = plan.gradient_bytes = model.weights().size_bytes();
+  plan.moment_bytes = Optimizer::MomentBytes(model.table());
+  plan.packed_bytes = PackedBytes(options.model, compute);
+  plan.activation_bytes = Activations::Bytes(options.model, compute, pass_sequences,
+                                             options.model.seq_len, ModelUse::kTraining);
+  plan.checkpoint_bytes = 3 * plan.parameters * static_cast<int64_t>(sizeof(float));
+  plan.tokens_per_step = int64_t{options.batch_size} * options.model.seq_len;
+  plan.tokens = plan.tokens_per_step * options.steps;
+  plan.train_tokens = data.train.size();
+  plan.validation_tokens = data.validation.size();
+  plan.epochs = batches.EpochsAt(options.steps);
+  plan.step_seconds = TimeStep(options, batches, model);
+  plan.gemm_share = MeasureGemmRate(options.model, compute, pass_sequences * options.model.seq_len)
+                        .Share(plan.tokens_per_step, plan.step_seconds);
+  return plan;
+}
+
+nlohmann::ordered_json PlanToJson(const TrainOptions& options, const TrainPlan& plan) {
+  return {{"model", ModelToJson(options.model)},
+          {"parameters", plan.parameters},
+          {"dwa_weights", plan.dwa_weights},
+          {"precision", options.precision},
+          {"memory_bytes", plan.memory_bytes()},
+          {"memory",
+           {{"weights", plan.weight_bytes},
+            {"gradients", plan.gradient_bytes},
+            {"moments", plan.moment_bytes},
+            {"packed_weights", plan.packed_bytes},
+            {"activations", plan.activation_bytes}}},
+          {"checkpoint_bytes", plan.checkpoint_bytes},
+          {"steps", options.steps},
+          {"tokens_per_step", plan.tokens_per_step},
+          {"tokens", plan.tokens},
+          {"train_tokens", plan.train_tokens},
+          {"validation_tokens", plan.validation_tokens},
+          {"epochs", plan.epochs},
+          {"step_seconds", plan.step_seconds},
+          {"seconds", plan.step_seconds * static_cast<double>(options.steps)},
+          {"tokens_per_second", static_cast<double>(plan.tokens_per_step) / plan.step_seconds},
+          {"gemm_share", plan.gemm_share}};
+}
+
+std::string PlanToText(const TrainOptions& options, const TrainPlan& plan) {
+  const ModelConfig& m = options.model;
+  const auto bytes = [](size_t value) { return HumanBytes(static_cast<double>(value)); };
+  std::string text;
+  const auto line = [&text](const std::string& name, const std::string& value) {
+    text += fmt::format("{:<14}{}\n", name, value);
+  };
+  line("model", fmt::format("{} blocks of width {}, {} heads, {} tokens, vocabulary {}, DWA {}{}",
+                            m.n_layer, m.n_embd, m.n_head, m.seq_len, WithCommas(m.vocab_size),
+                            m.dwa, m.gains ? ", gains" : ""));
+  line("parameters", fmt::format("{} ({} of them DWA weights)", WithCommas(plan.parameters),
+                                 WithCommas(plan.dwa_weights)));
+  line("precision", options.precision);
+  line("memory",
+       fmt::format("{}: weights {}, gradients {}, moments {}, packed weights {}, activations {}",
+                   bytes(plan.memory_bytes()), bytes(plan.weight_bytes), bytes(plan.gradient_bytes),
+                   bytes(plan.moment_bytes), bytes(plan.packed_bytes),
+                   bytes(plan.activation_bytes)));
+  line("disk", fmt::format("{} a checkpoint, up to {} of them and the best one",
+                           bytes(static_cast<size_t>(plan.checkpoint_bytes)), options.save_keep));
+  line("data", fmt::format("{} tokens to train on, {} to validate", WithCommas(plan.train_tokens),
+                           WithCommas(plan.validation_tokens)));
+  line("steps", fmt::format("{} of {} sequences in {} pass{}: {} tokens a step, {} in all, {:.2f} "
+                            "epochs",
+                            WithCommas(options.steps), options.batch_size, options.accumulate,
+                            options.accumulate == 1 ? "" : "es", WithCommas(plan.tokens_per_step),
+                            WithCommas(plan.tokens), plan.epochs));
+  line("time",
+       fmt::format("about {} without validation: {:.3g} s a step, {}tokens/s, {:.0f} % of "
+                   "the machine's GEMM rate (one step measured)",
+                   HumanDuration(plan.step_seconds * static_cast<double>(options.steps)),
+                   plan.step_seconds,
+                   HumanCount(static_cast<double>(plan.tokens_per_step) / plan.step_seconds),
+                   100 * plan.gemm_share));
+  return text;
+}
+
+}  // namespace denseformer

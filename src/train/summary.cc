@@ -1,0 +1,53 @@
+#include "train/summary.h"
+
+#include "base/cpu.h"
+#include "base/parallel.h"
+#include "model/config_fields.h"
+
+namespace denseformer {
+
+using Json = nlohmann::ordered_json;
+
+Json ModelToJson(const ModelConfig& config) {
+  Json json;
+  VisitFields(config,
+              [&json](const char* name, const auto& value, const char*) { json[name] = value; });
+  return json;
+}
+
+Json MakeSummary(const SummaryInput& input) {
+  const TrainOptions& options = input.options;
+  const RunState& state = input.state;
+  const int64_t tokens = state.step * options.batch_size * options.model.seq_len;
+  Json json = {{"format", "denseformer-summary"},
+               {"version", 1},
+               {"preset", options.preset},
+               {"model", ModelToJson(options.model)},
+               {"parameters", input.model.table().count()},
+               {"dwa_weights", input.model.table().count(ParameterGroup::kDwa)},
+               {"steps", state.step},
+               {"batch_size", options.batch_size},
+               {"tokens", tokens},
+               {"epochs", input.epochs},
+               {"seed", options.seed},
+               {"precision", options.precision},
+               {"threads", NumThreads()},
+               {"cpu", CpuLevelName(GetCpuLevel())},
+               {"skipped_steps", state.skipped},
+               {"seconds", input.seconds},
+               {"tokens_per_second",
+                state.step_seconds > 0 ? static_cast<double>(tokens) / state.step_seconds : 0.0},
+               {"gemm_share", input.gemm_share}};
+  if (input.final.tokens > 0) {
+    const std::optional<double> bits = input.final.bits_per_byte();
+    json["validation"] = {{"loss", input.final.loss},
+                          {"perplexity", input.final.perplexity()},
+                          {"accuracy", input.final.accuracy()},
+                          {"tokens", input.final.tokens},
+                          {"bits_per_byte", bits ? Json(*bits) : Json()}};
+  }
+  if (state.best) json["best"] = {{"step", state.best->step}, {"val_loss", state.best->loss}};
+  return json;
+}
+
+}  // namespace denseformer

@@ -1,0 +1,55 @@
+#include "train/train_state.h"
+
+#include "base/error.h"
+
+namespace denseformer {
+
+TrainerState ToTrainerState(const RunState& state) {
+  TrainerState stored;
+  stored.step = state.step;
+  stored.validation_loss = state.validation_loss;
+  stored.trainer = {{"updates", state.updates},
+                    {"dwa_updates", state.dwa_updates},
+                    {"skipped", state.skipped},
+                    {"bad_in_row", state.bad_in_row},
+                    {"eval_pending", state.eval_pending},
+                    {"seconds", state.seconds},
+                    {"step_seconds", state.step_seconds},
+                    {"metrics_bytes", state.log.metrics_bytes},
+                    {"alphas_bytes", state.log.alphas_bytes},
+                    {"train_data", state.train_data},
+                    {"validation_data", state.validation_data}};
+  if (state.best) {
+    stored.trainer["best"] = {{"step", state.best->step}, {"loss", state.best->loss}};
+  }
+  return stored;
+}
+
+RunState FromTrainerState(const TrainerState& stored, const std::string& where) {
+  RunState state;
+  try {
+    const nlohmann::json& t = stored.trainer;
+    state.step = stored.step;
+    state.validation_loss = stored.validation_loss;
+    state.updates = t.at("updates").get<int64_t>();
+    state.dwa_updates = t.at("dwa_updates").get<int64_t>();
+    state.skipped = t.at("skipped").get<int64_t>();
+    state.bad_in_row = t.at("bad_in_row").get<int>();
+    state.eval_pending = t.at("eval_pending").get<bool>();
+    state.seconds = t.at("seconds").get<double>();
+    state.step_seconds = t.at("step_seconds").get<double>();
+    state.log = {stored.step, t.at("metrics_bytes").get<uint64_t>(),
+                 t.at("alphas_bytes").get<uint64_t>()};
+    state.train_data = t.at("train_data").get<std::string>();
+    state.validation_data = t.at("validation_data").get<std::string>();
+    if (t.contains("best")) {
+      state.best = Best{t["best"].at("step").get<int64_t>(), t["best"].at("loss").get<double>()};
+    }
+  } catch (const nlohmann::json::exception& error) {
+    Throw(ErrorCode::kCorrupt, "{}: state.json is not that of a training run: {}", where,
+          error.what());
+  }
+  return state;
+}
+
+}  // namespace denseformer

@@ -1,0 +1,39 @@
+// All that a run needs to go on besides weights and moments: kept in the checkpoint's state.json.
+#ifndef DENSEFORMER_TRAIN_TRAIN_STATE_H_
+#define DENSEFORMER_TRAIN_TRAIN_STATE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "io/run_directory.h"
+#include "train/run_log.h"
+
+namespace denseformer {
+
+struct Best {
+  int64_t step = 0;
+  double loss = 0;
+};
+
+struct RunState {
+  int64_t step = 0;  // finished
+  int64_t updates = 0, dwa_updates = 0;
+  int64_t skipped = 0;                    // steps with a loss or gradient that was not finite
+  int bad_in_row = 0;                     // the last of them
+  bool eval_pending = false;              // a validation is due at `step` and was not made yet
+  std::optional<double> validation_loss;  // at `step`
+  std::optional<Best> best;
+  double seconds = 0;       // in all processes
+  double step_seconds = 0;  // of that, in steps
+  RunLog::Position log;
+  std::string train_data, validation_data;  // fingerprints
+};
+
+TrainerState ToTrainerState(const RunState& state);
+// Throws kCorrupt where a key is missing or of the wrong kind; `where` names the checkpoint.
+RunState FromTrainerState(const TrainerState& stored, const std::string& where);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_TRAIN_TRAIN_STATE_H_

@@ -1,0 +1,370 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/parallel.h"
+#include "base/progress.h"
+#include "base/signal.h"
+#include "base/text.h"
+#include "data/batches.h"
+#include "io/run_directory.h"
+#include "model/forward.h"
+#include "train/diagnosis.h"
+#include "train/evaluate.h"
+#include "train/gemm_rate.h"
+#include "train/optimizer.h"
+#include "train/run_log.h"
+#include "train/summary.h"
+#include "train/train_data.h"
+#include "train/train_state.h"
+
+namespace denseformer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+double Since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+BatchOptions BatchesOf(const TrainOptions& options, BatchOrder order, uint64_t seed) {
+  return {options.model.seq_len, options.batch_size, seed, order};
+}
+
+// The sample of the validation stream is the same for every run, whatever its seed.
+constexpr uint64_t kSampleSeed = 0;
+
+DType ComputeOf(const TrainOptions& options) {
+  return options.precision == "bf16" ? DType::kBF16 : DType::kF32;
+}
+
+// Refuses to begin where a run is, and to go on where none is.
+void CheckPlace(const TrainRequest& request) {
+  const std::vector<CheckpointInfo> checkpoints = ListCheckpoints(request.run);
+  if (!request.resume && !checkpoints.empty()) {
+    Throw(ErrorCode::kUsage,
+          "train: {} holds a run already (newest checkpoint: step {}); go on with --resume, or "
+          "choose another directory",
+          request.run, checkpoints.back().step);
+  }
+  const std::string metrics = request.run + "/metrics.jsonl";
+  if (checkpoints.empty() && FileExists(metrics) && FileSize(metrics) > 0) {
+    Throw(ErrorCode::kCorrupt,
+          "train: {} has recorded steps but no checkpoint; nothing to go on from, and starting "
+          "again would overwrite it: move it away",
+          request.run);
+  }
+}
+
+class Trainer {
+ public:
+  explicit Trainer(const TrainRequest& request);
+  Json Run();
+
+ private:
+  void Begin();   // a new run
+  void Resume();  // from the newest whole checkpoint
+  void CheckData();
+  void TakeStep();
+  // Loss of the batch of a step, its gradients accumulated.
+  double Accumulate(int64_t step);
+  void Skip(int64_t step, double loss);
+  // Validates on the sample where due; true where the loss is the best so far.
+  bool Validate();
+  void AfterStep();
+  void Save();
+  Json Finish();
+  std::string ProgressNote() const;
+  double Seconds() const { return state_.seconds + Since(begin_); }
+
+  const TrainRequest& request_;
+  const TrainOptions& options_;
+  RunWriter writer_;
+  TrainData data_;
+  Model model_;
+  Activations activations_;
+  Optimizer optimizer_;
+  Schedule schedule_;
+  TrainBatches batches_, sample_;
+  std::vector<int64_t> alpha_steps_;
+  std::vector<int32_t> tokens_, targets_;
+  GemmRate gemm_rate_;
+  Clock::time_point begin_ = Clock::now();
+  RunState state_;
+  std::optional<RunLog> log_;
+  StepRecord last_;
+  double smooth_seconds_ = 0;  // of a step
+};
+
+Trainer::Trainer(const TrainRequest& request)
+    : request_(request),
+      options_(request.options),
+      writer_((CheckPlace(request), request.run)),
+      data_(options_.data, options_.model.vocab_size),
+      model_(options_.model, ComputeOf(options_), ModelUse::kTraining),
+      activations_(model_, options_.batch_size / options_.accumulate, options_.model.seq_len,
+                   ModelUse::kTraining),
+      optimizer_(model_, options_),
+      schedule_(options_.MakeSchedule()),
+      batches_(data_.train, BatchesOf(options_, ParseBatchOrder(options_.order),
+                                      static_cast<uint64_t>(options_.seed))),
+      sample_(data_.validation, BatchesOf(options_, BatchOrder::kRandom, kSampleSeed)),
+      alpha_steps_(options_.AlphaSteps()),
+      tokens_(static_cast<size_t>(activations_.max_rows())),
+      targets_(tokens_.size()),
+      gemm_rate_(MeasureGemmRate(options_.model, model_.compute(), activations_.max_rows())) {
+  // Another process may have begun the run before this one had the lock.
+  CheckPlace(request);
+  if (ListCheckpoints(request.run).empty()) {
+    Begin();
+  } else {
+    Resume();
+  }
+}
+
+void Trainer::Begin() {
+  if (request_.resume) {
+    LogWarning("{} was stopped before its first checkpoint; it starts at step 0", request_.run);
+  }
+  WriteRunFiles(writer_, options_.model, data_.tokenizer ? data_.tokenizer->ToJson() : "");
+  WriteFileAtomic(request_.run + "/" + kOptionsFile, ToToml(options_));
+  model_.Initialize(static_cast<uint64_t>(options_.seed));
+  CheckData();
+  log_.emplace(request_.run, options_, RunLog::Position{});
+  log_->Alphas(0, model_);
+  Save();
+}
+
+void Trainer::Resume() {
+  const CheckpointInfo newest = NewestWholeCheckpoint(request_.run);
+  state_ = FromTrainerState(LoadCheckpoint(newest.path, model_, optimizer_.moments()), newest.path);
+  if (state_.step > options_.steps) {
+    Throw(ErrorCode::kUsage, "resume: the run is at step {}, beyond train.steps = {}", state_.step,
+          options_.steps);
+  }
+  optimizer_.SetUpdates(state_.updates, state_.dwa_updates);
+  CheckData();
+  WriteFileAtomic(request_.run + "/" + kOptionsFile, ToToml(options_));
+  log_.emplace(request_.run, options_, state_.log);
+  LogInfo("goes on at step {} of {}", state_.step, options_.steps);
+}
+
+void Trainer::CheckData() {
+  const std::string train = Fingerprint(data_.train), validation = Fingerprint(data_.validation);
+  const bool changed = !state_.train_data.empty() &&
+                       (train != state_.train_data || validation != state_.validation_data);
+  const auto names_data = [](const std::string& key) {
+    return FindOption("--force", key).key == "data.path";
+  };
+  if (changed && std::none_of(request_.forced.begin(), request_.forced.end(), names_data)) {
+    Throw(ErrorCode::kUsage,
+          "resume: the token files of {} are not those that the run began with; give the right "
+          "--data, or allow it with --force data.path",
+          options_.data);
+  }
+  state_.train_data = train;
+  state_.validation_data = validation;
+}
+
+double Trainer::Accumulate(int64_t step) {
+  const int passes = options_.accumulate;
+  const int64_t count = options_.batch_size / passes, length = options_.model.seq_len;
+  double loss = 0;
+  for (int pass = 0; pass < passes; ++pass) {
+    batches_.Fill(step, {pass * count, count}, tokens_.data(), targets_.data());
+    const Batch batch = {tokens_, targets_, count, length};
+    const DropoutOptions dropout = {static_cast<float>(options_.dropout),
+                                    static_cast<uint64_t>(options_.seed),
+                                    static_cast<uint64_t>(step * passes + pass)};
+    loss +=
+        ForwardBackward(model_, batch, dropout, 1.0f / static_cast<float>(passes), activations_) /
+        passes;
+    // The batch of the pass that failed stays in place for the diagnosis.
+    if (!std::isfinite(loss)) break;
+  }
+  return loss;
+}
+
+void Trainer::Skip(int64_t step, double loss) {
+  ++state_.skipped;
+  ++state_.bad_in_row;
+  std::string bad;
+  const bool enough = state_.bad_in_row >= options_.max_bad_steps;
+  if (enough) {
+    const Batch batch = {tokens_, targets_, options_.batch_size / options_.accumulate,
+                         options_.model.seq_len};
+    bad = FirstBadTensor(model_, batch, activations_);
+  }
+  optimizer_.DropGradients();
+  if (!enough) {
+    LogWarning("step {}: loss or gradient not finite (loss {}); skipped", step + 1, loss);
+    return;
+  }
+  Throw(ErrorCode::kNonFinite,
+        "train: loss or gradient not finite in {} steps in a row, up to step {} (loss {}); first "
+        "bad tensor: {}; newest checkpoint: step {}; lower optimizer.lr, or set optimizer.clip",
+        state_.bad_in_row, step + 1, loss, bad, ListCheckpoints(request_.run).back().step);
+}
+
+void Trainer::TakeStep() {
+  const Clock::time_point begin = Clock::now();
+  const int64_t step = state_.step;
+  const double rate = schedule_.Rate(step);
+  const double loss = Accumulate(step);
+  const double norm = optimizer_.GradientNorm(step);
+  const bool bad = !std::isfinite(loss) || !std::isfinite(norm);
+  if (bad) {
+    Skip(step, loss);
+  } else {
+    state_.bad_in_row = 0;
+    const bool clips = options_.clip > 0 && norm > options_.clip;
+    optimizer_.Update(step, rate, clips ? options_.clip / (norm + 1e-6) : 1.0);
+  }
+  ++state_.step;
+  state_.validation_loss.reset();
+  const double seconds = Since(begin);
+  state_.step_seconds += seconds;
+  smooth_seconds_ = smooth_seconds_ == 0 ? seconds : 0.9 * smooth_seconds_ + 0.1 * seconds;
+  const int64_t tokens = int64_t{options_.batch_size} * options_.model.seq_len;
+  last_ = {state_.step,
+           state_.step * tokens,
+           batches_.EpochsAt(state_.step),
+           loss,
+           rate,
+           norm,
+           bad,
+           Seconds(),
+           static_cast<double>(tokens) / seconds,
+           gemm_rate_.Share(tokens, seconds)};
+}
+
+bool Trainer::Validate() {
+  if (!state_.eval_pending) return false;
+  EvalResult result;
+  try {
+    result = EvaluateSample(model_, sample_, options_.eval_batches, activations_,
+                            [](double) { return !Interrupted(); });
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInterrupted) throw;
+    return false;  // stays due
+  }
+  state_.eval_pending = false;
+  log_->Validation(state_.step, result, Seconds());
+  if (!std::isfinite(result.loss)) return false;
+  state_.validation_loss = result.loss;
+  const bool improved = !state_.best || result.loss < state_.best->loss;
+  if (improved) state_.best = Best{state_.step, result.loss};
+  LogInfo("step {}: validation loss {:.4f}, perplexity {:.2f}{}", state_.step, result.loss,
+          result.perplexity(), improved ? " (best)" : "");
+  return improved;
+}
+
+void Trainer::AfterStep() {
+  const bool last = state_.step == options_.steps;
+  const bool improved = Validate();
+  const bool due = options_.save_every > 0 && state_.step % options_.save_every == 0;
+  if (last || due || Interrupted() || (improved && options_.save_best)) Save();
+  if (Interrupted()) {
+    Throw(ErrorCode::kInterrupted,
+          "train: stopped by a signal after step {} of {}; saved: go on with 'denseformer train {} "
+          "--resume'",
+          state_.step, options_.steps, request_.run);
+  }
+}
+
+void Trainer::Save() {
+  RunState state = state_;
+  state.updates = optimizer_.updates();
+  state.dwa_updates = optimizer_.dwa_updates();
+  state.seconds = Seconds();
+  state.log = log_->Sync(state_.step);
+  SaveCheckpoint(writer_, model_, optimizer_.moments(), ToTrainerState(state),
+                 {options_.save_keep, options_.save_best});
+}
+
+std::string Trainer::ProgressNote() const {
+  const int64_t tokens = int64_t{options_.model.seq_len} * options_.batch_size;
+  return fmt::format("loss {:.3f}, {}tokens/s, {:.0f} % of GEMM rate", last_.loss,
+                     HumanCount(static_cast<double>(tokens) / smooth_seconds_),
+                     100 * gemm_rate_.Share(tokens, smooth_seconds_));
+}
+
+Json Trainer::Run() {
+  const std::string summary = request_.run + "/" + kSummaryFile;
+  if (state_.step == options_.steps && FileExists(summary)) {
+    LogInfo("{} has finished all {} steps already", request_.run, options_.steps);
+    return Json::parse(ReadFile(summary));
+  }
+  RemoveFile(summary);
+  if (state_.eval_pending || Interrupted()) AfterStep();
+  {
+    Progress progress("train", "steps", static_cast<double>(options_.steps),
+                      static_cast<double>(state_.step));
+    while (state_.step < options_.steps) {
+      TakeStep();
+      if (state_.step % options_.log_every == 0 || state_.step == options_.steps || last_.skipped) {
+        log_->Step(last_);
+      }
+      if (std::binary_search(alpha_steps_.begin(), alpha_steps_.end(), state_.step)) {
+        log_->Alphas(state_.step, model_);
+      }
+      state_.eval_pending = options_.eval_every > 0 && (state_.step % options_.eval_every == 0 ||
+                                                        state_.step == options_.steps);
+      progress.Update(static_cast<double>(state_.step), ProgressNote());
+      AfterStep();
+    }
+  }
+  return Finish();
+}
+
+Json Trainer::Finish() {
+  EvalResult final;
+  if (options_.eval_final) {
+    Progress progress("validation", "%", 100);
+    EvalOptions eval;
+    eval.progress = [&progress](double share) {
+      progress.Update(100 * share);
+      return !Interrupted();
+    };
+    final = EvaluateStream(model_, data_.validation, activations_, eval,
+                           data_.tokenizer ? &*data_.tokenizer : nullptr);
+    log_->Final(state_.step, final, Seconds());
+  }
+  SummaryInput input = {options_, state_, model_, final};
+  input.seconds = Seconds();
+  input.gemm_share = gemm_rate_.Share(
+      int64_t{options_.batch_size} * options_.model.seq_len * state_.step, state_.step_seconds);
+  input.epochs = batches_.EpochsAt(state_.step);
+  const Json summary = MakeSummary(input);
+  WriteFileAtomic(request_.run + "/" + kSummaryFile, summary.dump(2) + "\n");
+  return summary;
+}
+
+}  // namespace
+
+Json Train(const TrainRequest& request) {
+  Trainer trainer(request);
+  return trainer.Run();
+}
+
+TrainOptions ReadStoredOptions(const std::string& run) {
+  const std::string path = run + "/" + kOptionsFile;
+  if (!FileExists(path)) {
+    Throw(ErrorCode::kNotFound,
+          "train: no run to go on with at {} (no {}); begin it without "
+          "--resume",
+          run, kOptionsFile);
+  }
+  OptionSources sources;
+  sources.toml = ReadFile(path);
+  sources.toml_name = path;
+  return ResolveOptions(sources);
+}
+
+}  // namespace denseformer

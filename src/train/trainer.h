@@ -1,0 +1,45 @@
+// The training loop: a run directory that can be stopped at any moment and goes on exactly.
+//
+// A step s (from 0): accumulate gradients over the batch of s, measure their norm, clip, update
+// with the rate of the schedule at s. A loss or a gradient that is not finite skips the update; the
+// step still counts, so that schedule and batches go on. After max_bad_steps of them in a row the
+// run ends with a diagnosis.
+//
+// A new run saves a checkpoint before its first step, so that a run that cannot save says so at
+// once and a killed one always has something to go on from. Everything that decides a step is in
+// the checkpoint or a pure function of (seed, step); what was logged after the checkpoint is cut
+// off when the run goes on.
+#ifndef DENSEFORMER_TRAIN_TRAINER_H_
+#define DENSEFORMER_TRAIN_TRAINER_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "train/options.h"
+
+namespace denseformer {
+
+inline constexpr const char* kOptionsFile = "train.toml";
+inline constexpr const char* kSummaryFile = "summary.json";
+
+struct TrainRequest {
+  std::string run;
+  TrainOptions options;  // resolved
+  bool resume = false;
+  std::vector<std::string> forced;  // keys of options that may differ from the run's (--force)
+};
+
+// Trains to the last step and returns what it wrote to summary.json. On SIGINT or SIGTERM (where
+// CatchInterrupts was called) finishes the step, saves, and throws kInterrupted. Throws kUsage
+// where the run exists and resume is not set, kNotFound where it does not and it is, kBusy where
+// another process writes to it, kNonFinite with a diagnosis, kIo where the disk fails; the last
+// checkpoint is whole in every case.
+nlohmann::ordered_json Train(const TrainRequest& request);
+
+// The options that the run began with (RUN/train.toml).
+TrainOptions ReadStoredOptions(const std::string& run);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_TRAIN_TRAINER_H_
