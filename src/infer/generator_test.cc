@@ -1,0 +1,153 @@
+#include "denseformer/generator.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "denseformer/error.h"
+#include "infer/language_model.h"
+
+namespace denseformer {
+namespace {
+
+LanguageModel ByteModel(const char* dwa = "1x1", int seq_len = 48) {
+  ModelConfig config = ModelConfig::Preset("test");
+  config.seq_len = seq_len;
+  config.vocab_size = 320;  // more rows than the 257 tokens
+  config.dwa = dwa;
+  Model model(config, DType::kF32, ModelUse::kInference);
+  model.Initialize(3);
+  // Far from uniform, so that greedy and sampled texts differ.
+  for (float& weight : model.weights()) weight *= 4;
+  model.WeightsChanged();
+  return MakeLanguageModel(std::move(model), Tokenizer::Bytes());
+}
+
+GenerateOptions Options(int max_tokens) {
+  GenerateOptions options;
+  options.max_tokens = max_tokens;
+  options.stop_at_end_of_text = false;
+  return options;
+}
+
+TEST(Generator, GreedyTextIsTheArgmaxOfTheFullPass) {
+  const LanguageModel model = ByteModel();
+  GenerateOptions options = Options(12);
+  options.sampling.temperature = 0;
+  std::vector<int32_t> tokens = model.tokenizer().Encode("hello");
+  Generator generator(model);
+  const Generation generation = generator.Generate("hello", options);
+  for (int32_t token : generation.tokens) {
+    const std::vector<float> logits = model.Logits(tokens);
+    const float* last = logits.data() + (tokens.size() - 1) * model.config().vocab_size;
+    EXPECT_EQ(token, std::max_element(last, last + 257) - last);
+    tokens.push_back(token);
+  }
+  EXPECT_EQ(generation.tokens.size(), 12u);
+  EXPECT_EQ(generation.finish, FinishReason::kLength);
+  EXPECT_EQ(generation.prompt_tokens, 5);
+}
+
+TEST(Generator, SameSeedSameTextWhateverTheNumberOfSamples) {
+  Generator generator(ByteModel());
+  GenerateOptions options = Options(20);
+  options.sampling.seed = 5;
+  const Generation alone = generator.Generate("ab", options);
+  options.samples = 4;
+  const std::vector<Generation> together =
+      generator.GenerateSamples(std::string_view("ab"), options);
+  EXPECT_EQ(alone.tokens, together[0].tokens);
+  EXPECT_NE(together[0].tokens, together[1].tokens);
+  for (const Generation& generation : together) {
+    for (int32_t token : generation.tokens)
+      EXPECT_LT(token, 257);  // rows beyond the tokens are never chosen
+  }
+  options.sampling.seed = 6;
+  options.samples = 1;
+  EXPECT_NE(generator.Generate("ab", options).tokens, alone.tokens);
+}
+
+TEST(Generator, StopsAtTheContextOrSlides) {
+  Generator generator(ByteModel("4x1", 16));
+  GenerateOptions options = Options(40);
+  const Generation stopped = generator.Generate("abcd", options);
+  EXPECT_EQ(stopped.finish, FinishReason::kContext);
+  EXPECT_EQ(stopped.tokens.size(),
+            13u);  // 4 + 12 fill the window; the last is chosen but not encoded
+  options.context = ContextPolicy::kSlide;
+  const Generation slid = generator.Generate("abcd", options);
+  EXPECT_EQ(slid.finish, FinishReason::kLength);
+  EXPECT_EQ(slid.tokens.size(), 40u);
+  EXPECT_TRUE(std::equal(stopped.tokens.begin(), stopped.tokens.end(), slid.tokens.begin()));
+  EXPECT_EQ(generator.Generate(std::string(100, 'x'), options).tokens.size(), 40u);
+}
+
+TEST(Generator, StreamsWhatItReturns) {
+  Generator generator(ByteModel());
+  GenerateOptions options = Options(30);
+  options.samples = 2;
+  std::string streamed[2];
+  const auto results = generator.GenerateSamples(std::string_view("x"), options,
+                                                 [&](int sample, std::string_view piece) {
+                                                   streamed[sample] += piece;
+                                                   return true;
+                                                 });
+  for (int s = 0; s < 2; ++s) EXPECT_EQ(streamed[s], results[s].text);
+}
+
+TEST(Generator, ACallbackCanEndASample) {
+  Generator generator(ByteModel());
+  const auto results = generator.GenerateSamples(std::string_view("x"), Options(30),
+                                                 [&](int, std::string_view) { return false; });
+  EXPECT_EQ(results[0].finish, FinishReason::kCancelled);
+  EXPECT_LT(results[0].tokens.size(), 30u);
+}
+
+TEST(Generator, LogprobsComeFromTheModelItself) {
+  Generator generator(ByteModel());
+  GenerateOptions options = Options(5);
+  options.logprobs = 3;
+  options.sampling.temperature = 0;
+  const Generation generation = generator.Generate("x", options);
+  ASSERT_EQ(generation.logprobs.size(), 5u);
+  for (size_t t = 0; t < 5; ++t) {
+    EXPECT_EQ(generation.logprobs[t].chosen.id, generation.tokens[t]);
+    ASSERT_EQ(generation.logprobs[t].likeliest.size(), 3u);
+    EXPECT_EQ(generation.logprobs[t].likeliest[0].logprob, generation.logprobs[t].chosen.logprob);
+  }
+}
+
+TEST(Generator, AnEmptyPromptBeginsAtTheEndOfText) {
+  Generator generator(ByteModel());
+  EXPECT_EQ(generator.Generate("", Options(3)).tokens.size(), 3u);
+}
+
+TEST(Generator, WrongOptionsAreNamed) {
+  Generator generator(ByteModel("none", 16));
+  auto message = [&](auto change) {
+    GenerateOptions options = Options(4);
+    change(options);
+    try {
+      generator.GenerateSamples(std::string_view("abcdefghijklmnopqrst"), options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message([](GenerateOptions& o) { o.sampling.temperature = -1; }),
+            "temperature: got -1, expected 0 to 100");
+  EXPECT_EQ(message([](GenerateOptions& o) { o.sampling.top_p = 0; }),
+            "top_p: got 0, expected more than 0 and at most 1");
+  EXPECT_NE(message([](GenerateOptions& o) { o.sampling.min_p = 2; }).find("min_p: got 2"),
+            std::string::npos);
+  EXPECT_NE(message([](GenerateOptions& o) { o.samples = 0; }).find("samples: got 0"),
+            std::string::npos);
+  EXPECT_NE(message([](GenerateOptions& o) { o.stop = {""}; }).find("stop: got an empty string"),
+            std::string::npos);
+  EXPECT_NE(
+      message([](GenerateOptions&) {}).find("prompt: 20 tokens, but the model's context has 16"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace denseformer
