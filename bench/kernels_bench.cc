@@ -18,6 +18,7 @@
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
+#include "kernels/residual_norm.h"
 #include "kernels/rotary.h"
 #include "plain_loop.h"
 #include "tensor/storage.h"
@@ -143,6 +144,53 @@ void BM_ResidualBackward(benchmark::State& state) {
   });
 }
 
+// What the fused passes save: `fused` 0 runs the kernels one after the other.
+void BM_ResidualNormForward(benchmark::State& state) {
+  Tensors make;
+  const Tensor x = make.Normal(DType::kF32, {kRows, kWidth});
+  const Tensor delta = make.Normal(DType::kBF16, {kRows, kWidth});
+  const Tensor y = make.Normal(DType::kF32, {kRows, kWidth});
+  const Tensor weight = make.Normal(DType::kF32, {kWidth});
+  const Tensor out = make.Normal(DType::kBF16, {kRows, kWidth});
+  const Tensor mean = make.Normal(DType::kF32, {kRows}), rstd = make.Normal(DType::kF32, {kRows});
+  const bool fused = state.range(0) != 0;
+  Compare(state,
+          {.read = {BytesOf(x), BytesOf(delta)}, .update = {}, .write = {BytesOf(y), BytesOf(out)}},
+          [&] {
+            if (fused) {
+              ResidualNormForward({x, delta, {}, {}, y, {}, weight, {}, out, mean, rstd});
+            } else {
+              ResidualForward(x, delta, {}, {}, y);
+              LayerNormForward(y, weight, {}, out, mean, rstd);
+            }
+          });
+}
+
+void BM_ResidualNormBackward(benchmark::State& state) {
+  Tensors make;
+  const Tensor dout = make.Normal(DType::kBF16, {kRows, kWidth});
+  const Tensor y = make.Normal(DType::kF32, {kRows, kWidth});
+  const Tensor weight = make.Normal(DType::kF32, {kWidth});
+  const Tensor dx = make.Normal(DType::kF32, {kRows, kWidth});
+  const Tensor ddelta = make.Normal(DType::kBF16, {kRows, kWidth});
+  const Tensor dweight = make.Normal(DType::kF32, {kWidth});
+  const Tensor scratch = make.Normal(DType::kF32, {ResidualNormScratch(kWidth)});
+  const Tensor mean = make.Normal(DType::kF32, {kRows}), rstd = make.Normal(DType::kF32, {kRows});
+  const bool fused = state.range(0) != 0;
+  Compare(
+      state,
+      {.read = {BytesOf(dout), BytesOf(y)}, .update = {BytesOf(dx)}, .write = {BytesOf(ddelta)}},
+      [&] {
+        if (fused) {
+          ResidualNormBackward(
+              {dout, y, weight, mean, rstd, dx, dweight, {}, {}, {}, {}, dx, ddelta, {}, scratch});
+        } else {
+          LayerNormBackward(dout, y, weight, mean, rstd, {dx, dx, dweight, {}, scratch});
+          ResidualBackward(dx, {}, {}, {}, {dx, ddelta, {}, {}});
+        }
+      });
+}
+
 void BM_Rotary(benchmark::State& state) {
   Tensors make;
   const Tensor qkv = make.Normal(DType::kBF16, {kRows / 256, 256, 3 * kWidth});
@@ -216,6 +264,18 @@ BENCHMARK(BM_ResidualForward)
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_ResidualBackward)->UseManualTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_ResidualNormForward)
+    ->Arg(0)
+    ->Arg(1)
+    ->ArgName("fused")
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_ResidualNormBackward)
+    ->Arg(0)
+    ->Arg(1)
+    ->ArgName("fused")
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_Rotary)->UseManualTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_Convert)->UseManualTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_EmbeddingBackward)->UseManualTime()->Unit(benchmark::kMicrosecond);

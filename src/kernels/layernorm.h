@@ -25,6 +25,14 @@ struct LayerNormGradients {
 // not depend on the number of threads.
 int64_t LayerNormScratch(int64_t cols);
 
+// The parts of that reduction, for kernels that have a LayerNorm in their pass: the number of
+// partitions of the rows (it depends on nothing else); partition p sums dweight at
+// scratch + p * 2 * D and dbias behind it, and the last step adds them up.
+inline constexpr int64_t kMostLayerNormPartitions = 64;
+int64_t LayerNormPartitions(int64_t rows);
+void AddLayerNormPartitions(const float* scratch, int64_t partitions, const Tensor& dweight,
+                            const Tensor& dbias);
+
 // dout [N, D] fp32 or bf16.
 void LayerNormBackward(const Tensor& dout, const Tensor& x, const Tensor& weight,
                        const Tensor& mean, const Tensor& rstd, const LayerNormGradients& gradients);

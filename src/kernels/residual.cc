@@ -10,91 +10,34 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "kernels/residual_row-inl.h"
 #include "kernels/simd.h"
-#include "kernels/vector_loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace denseformer {
 namespace HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Elements whose dropout mask is held on the stack at a time.
-constexpr int64_t kMaskBlock = 512;
-
-// Calls body(begin, end, mask) on blocks of [begin, end); mask[i - begin] is the factor of element
-// i, or mask is null where dropout is off.
-template <class F>
-HWY_INLINE void ForMaskBlocks(const Dropout& dropout, int64_t begin, int64_t end, F&& body) {
-  if (!dropout.enabled()) return body(begin, end, static_cast<const float*>(nullptr));
-  HWY_ALIGN float mask[kMaskBlock];
-  for (int64_t at = begin; at < end; at += kMaskBlock) {
-    const int64_t stop = std::min(end, at + kMaskBlock);
-    dropout.FillScales(static_cast<uint64_t>(at), stop - at, mask);
-    body(at, stop, mask);
-  }
-}
-
-template <class T>
-void Forward(const float* x, const T* delta, float gain, const Dropout& dropout, float* y,
-             int64_t begin, int64_t end) {
-  const hn::ScalableTag<float> d;
-  const auto vgain = hn::Set(d, gain);
-  ForMaskBlocks(dropout, begin, end, [&](int64_t at, int64_t stop, const float* mask) HWY_ATTR {
-    ForEachVector(d, stop - at, [&](int64_t i, auto lanes) HWY_ATTR {
-      auto v = LoadLanes(d, delta + at + i, lanes);
-      if (mask != nullptr) v = hn::Mul(v, LoadLanes(d, mask + i, lanes));
-      StoreLanes(d, hn::MulAdd(vgain, LoadLanes(d, x + at + i, lanes), v), y + at + i, lanes);
-    });
-  });
-}
 
 void ResidualForwardRange(const Tensor& x, const Tensor& delta, float gain, const Dropout& dropout,
                           const Tensor& y, int64_t begin, int64_t end) {
   if (delta.dtype() == DType::kF32) {
-    Forward(x.f32(), delta.f32(), gain, dropout, y.f32(), begin, end);
+    ResidualElements(x.f32(), delta.f32(), gain, dropout, y.f32(), begin, end);
   } else {
-    Forward(x.f32(), delta.As<bf16>(), gain, dropout, y.f32(), begin, end);
+    ResidualElements(x.f32(), delta.As<bf16>(), gain, dropout, y.f32(), begin, end);
   }
-}
-
-// dx may be null (nothing to write).
-template <class T>
-void Backward(const float* dy, float gain, const Dropout& dropout, float* dx, T* ddelta,
-              int64_t begin, int64_t end) {
-  const hn::ScalableTag<float> d;
-  const auto vgain = hn::Set(d, gain);
-  ForMaskBlocks(dropout, begin, end, [&](int64_t at, int64_t stop, const float* mask) HWY_ATTR {
-    ForEachVector(d, stop - at, [&](int64_t i, auto lanes) HWY_ATTR {
-      const auto g = LoadLanes(d, dy + at + i, lanes);
-      if (dx != nullptr) StoreLanes(d, hn::Mul(vgain, g), dx + at + i, lanes);
-      const auto v = mask != nullptr ? hn::Mul(g, LoadLanes(d, mask + i, lanes)) : g;
-      StoreLanes(d, v, ddelta + at + i, lanes);
-    });
-  });
 }
 
 void ResidualBackwardRange(const Tensor& dy, float gain, const Dropout& dropout, float* dx,
                            const Tensor& ddelta, int64_t begin, int64_t end) {
   if (ddelta.dtype() == DType::kF32) {
-    Backward(dy.f32(), gain, dropout, dx, ddelta.f32(), begin, end);
+    ResidualGradElements(dy.f32(), gain, dropout, dx, ddelta.f32(), begin, end);
   } else {
-    Backward(dy.f32(), gain, dropout, dx, ddelta.As<bf16>(), begin, end);
+    ResidualGradElements(dy.f32(), gain, dropout, dx, ddelta.As<bf16>(), begin, end);
   }
 }
 
-// The sum of a[i] * b[i]: fp32 within blocks, fp64 over them.
 float DotRange(const float* a, const float* b, int64_t begin, int64_t end) {
-  constexpr int64_t kBlock = 1024;
-  const hn::ScalableTag<float> d;
-  double sum = 0;
-  for (int64_t at = begin; at < end; at += kBlock) {
-    sum +=
-        SumLanes(d, SumVectors(d, std::min(kBlock, end - at), [&](int64_t i, auto lanes) HWY_ATTR {
-                   return hn::Mul(LoadLanes(d, a + at + i, lanes), LoadLanes(d, b + at + i, lanes));
-                 }));
-  }
-  return static_cast<float>(sum);
+  return static_cast<float>(DotElements(a, b, begin, end));
 }
 
 }  // namespace

@@ -1,0 +1,152 @@
+// Residual connection and LayerNorm in one pass: per row, the steps of residual.cc and layernorm.cc
+// while the row is in the first cache.
+#include "kernels/residual_norm.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/residual_norm.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "kernels/layernorm.h"
+#include "kernels/layernorm_row-inl.h"
+#include "kernels/residual_row-inl.h"
+#include "kernels/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace denseformer {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+float GainOf(const Tensor& gain) { return gain.empty() ? 1.0f : gain.f32()[0]; }
+
+template <class Delta, class Out>
+void ForwardRows(const ResidualNorm& a, int64_t begin, int64_t end) {
+  const hn::ScalableTag<float> d;
+  const int64_t cols = a.y.cols();
+  const float gain = GainOf(a.gain);
+  for (int64_t n = begin; n < end; ++n) {
+    const int64_t at = n * cols;
+    float* y = a.y.f32();
+    ResidualElements(a.x.f32(), a.delta.As<Delta>(), gain, a.dropout, y, at, at + cols);
+    if (!a.history.empty()) {
+      bf16* history = a.history.As<bf16>() + at;
+      ForEachVector(d, cols, [&](int64_t i, auto lanes) HWY_ATTR {
+        StoreLanes(d, LoadLanes(d, y + at + i, lanes), history + i, lanes);
+      });
+    }
+    if (a.weight.empty()) continue;
+    LayerNormRow(y + at, a.weight.f32(), a.bias.empty() ? nullptr : a.bias.f32(), cols,
+                 a.out.As<Out>() + at, a.mean.empty() ? nullptr : a.mean.f32() + n,
+                 a.rstd.empty() ? nullptr : a.rstd.f32() + n);
+  }
+}
+
+void ForwardRange(const ResidualNorm& a, int64_t begin, int64_t end) {
+  const bool f32_delta = a.delta.dtype() == DType::kF32;
+  if (a.out.dtype() == DType::kF32) {
+    (f32_delta ? ForwardRows<float, float> : ForwardRows<bf16, float>)(a, begin, end);
+  } else {
+    (f32_delta ? ForwardRows<float, bf16> : ForwardRows<bf16, bf16>)(a, begin, end);
+  }
+}
+
+// Rows [begin, end) of a partition; its sums go to `sums` [2 * D], that of the gain to `dgain`.
+template <class Delta, class Out>
+void BackwardRows(const ResidualNormGradients& a, int64_t begin, int64_t end, float* sums,
+                  float* dgain) {
+  const int64_t cols = a.y.cols();
+  const float gain = GainOf(a.gain);
+  float* dbias = a.dbias.empty() ? nullptr : sums + cols;
+  std::fill_n(sums, (dbias != nullptr ? 2 : 1) * cols, 0.0f);
+  float* dx = a.dx.f32();
+  double dot = 0;
+  for (int64_t n = begin; n < end; ++n) {
+    const int64_t at = n * cols;
+    LayerNormGradRow(a.dout.As<Out>() + at, a.y.f32() + at, a.weight.f32(), a.mean.f32()[n],
+                     a.rstd.f32()[n], cols, a.dresidual.empty() ? nullptr : a.dresidual.f32() + at,
+                     dx + at, sums, dbias);
+    if (!a.dgain.empty()) dot += DotElements(dx, a.x.f32(), at, at + cols);
+    ResidualGradElements(dx, gain, a.dropout, a.gain.empty() ? nullptr : dx, a.ddelta.As<Delta>(),
+                         at, at + cols);
+  }
+  *dgain = static_cast<float>(dot);
+}
+
+void BackwardRange(const ResidualNormGradients& a, int64_t begin, int64_t end, float* sums,
+                   float* dgain) {
+  const bool f32_delta = a.ddelta.dtype() == DType::kF32;
+  if (a.dout.dtype() == DType::kF32) {
+    (f32_delta ? BackwardRows<float, float> : BackwardRows<bf16, float>)(a, begin, end, sums,
+                                                                         dgain);
+  } else {
+    (f32_delta ? BackwardRows<float, bf16> : BackwardRows<bf16, bf16>)(a, begin, end, sums, dgain);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace denseformer
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace denseformer {
+namespace {
+
+HWY_EXPORT(ForwardRange);
+HWY_EXPORT(BackwardRange);
+
+}  // namespace
+
+void ResidualNormForward(const ResidualNorm& a) {
+  const int64_t rows = a.y.rows(), cols = a.y.cols();
+  DF_CHECK(a.x.count() == a.y.count() && a.delta.count() == a.y.count());
+  DF_CHECK(a.gain.empty() || a.gain.count() == 1);
+  DF_CHECK(a.history.empty() || a.history.count() == a.y.count());
+  if (!a.weight.empty()) {
+    DF_CHECK(a.weight.count() == cols && a.out.count() == a.y.count());
+    DF_CHECK(a.bias.empty() || a.bias.count() == cols);
+    DF_CHECK(a.mean.empty() || a.mean.count() == rows);
+    DF_CHECK(a.rstd.empty() || a.rstd.count() == rows);
+  }
+  ParallelFor(rows, /*grain=*/8, [&](int64_t begin, int64_t end, int) {
+    DF_DYNAMIC_DISPATCH(ForwardRange)(a, begin, end);
+  });
+}
+
+int64_t ResidualNormScratch(int64_t cols) {
+  return LayerNormScratch(cols) + kMostLayerNormPartitions;
+}
+
+void ResidualNormBackward(const ResidualNormGradients& a) {
+  const int64_t rows = a.y.rows(), cols = a.y.cols();
+  DF_CHECK(a.dout.count() == a.y.count() && a.weight.count() == cols);
+  DF_CHECK(a.mean.count() == rows && a.rstd.count() == rows);
+  DF_CHECK(a.dresidual.empty() || a.dresidual.count() == a.y.count());
+  DF_CHECK(a.dweight.count() == cols && (a.dbias.empty() || a.dbias.count() == cols));
+  DF_CHECK(a.dx.count() == a.y.count() && a.ddelta.count() == a.y.count());
+  DF_CHECK(a.gain.empty() || a.gain.count() == 1);
+  DF_CHECK(a.dgain.empty() || a.x.count() == a.y.count());
+  DF_CHECK(a.scratch.count() >= ResidualNormScratch(cols));
+  if (rows == 0) return;
+  const int64_t partitions = LayerNormPartitions(rows);
+  float* sums = a.scratch.f32();
+  float* dgain = sums + LayerNormScratch(cols);
+  ParallelFor(partitions, /*grain=*/1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = begin; p < end; ++p) {
+      DF_DYNAMIC_DISPATCH(BackwardRange)
+      (a, rows * p / partitions, rows * (p + 1) / partitions, sums + p * 2 * cols, dgain + p);
+    }
+  });
+  AddLayerNormPartitions(sums, partitions, a.dweight, a.dbias);
+  if (a.dgain.empty()) return;
+  double sum = 0;
+  for (int64_t p = 0; p < partitions; ++p) sum += dgain[p];
+  a.dgain.f32()[0] += static_cast<float>(sum);
+}
+
+}  // namespace denseformer
+#endif  // HWY_ONCE

@@ -1,0 +1,58 @@
+// The residual connection (residual.h) and the LayerNorm (layernorm.h) that reads its result, in
+// one pass over the rows; and the same two in the backward pass. What the separate kernels would
+// give, with the row between them in cache.
+#ifndef DENSEFORMER_KERNELS_RESIDUAL_NORM_H_
+#define DENSEFORMER_KERNELS_RESIDUAL_NORM_H_
+
+#include "kernels/dropout.h"
+#include "tensor/tensor.h"
+
+namespace denseformer {
+
+struct ResidualNorm {
+  Tensor x;         // [N, D] fp32
+  Tensor delta;     // [N, D] fp32 or bf16
+  Tensor gain;      // [1] fp32 or empty (1)
+  Dropout dropout;  // of delta
+  Tensor y;         // [N, D] fp32 = gain * x + dropout(delta); may alias x
+  Tensor history;   // [N, D] bf16, a rounded copy of y; empty: none
+
+  // LayerNorm of y; without a weight it is left out.
+  Tensor weight;  // [D] fp32, or empty
+  Tensor bias;    // [D] fp32, or empty
+  Tensor out;     // [N, D] fp32 or bf16
+  Tensor mean;    // [N] fp32, may be empty
+  Tensor rstd;    // [N] fp32, may be empty
+};
+
+void ResidualNormForward(const ResidualNorm& pass);
+
+struct ResidualNormGradients {
+  // LayerNorm: as in LayerNormBackward.
+  Tensor dout;       // [N, D] fp32 or bf16
+  Tensor y;          // [N, D] fp32, its input
+  Tensor weight;     // [D]
+  Tensor mean;       // [N]
+  Tensor rstd;       // [N]
+  Tensor dresidual;  // [N, D] fp32, the gradient of y that bypasses the norm; empty: none
+  Tensor dweight;    // [D] fp32, added to
+  Tensor dbias;      // [D] fp32, added to; empty: none
+
+  // Residual connection that made y: as in ResidualBackward.
+  Tensor x;         // [N, D] fp32; needed with dgain
+  Tensor gain;      // [1] fp32 or empty (1)
+  Dropout dropout;  // of delta
+  Tensor dx;        // [N, D] fp32 = gain * dy; may alias dresidual
+  Tensor ddelta;    // [N, D] fp32 or bf16 = dropout mask * dy
+  Tensor dgain;     // [1] fp32, added to; empty: none
+
+  Tensor scratch;  // [ResidualNormScratch(D)] fp32
+};
+
+int64_t ResidualNormScratch(int64_t cols);
+
+void ResidualNormBackward(const ResidualNormGradients& pass);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_KERNELS_RESIDUAL_NORM_H_
