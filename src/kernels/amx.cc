@@ -31,7 +31,7 @@ struct alignas(64) TileConfig {
 static_assert(sizeof(TileConfig) == 64);
 
 // In place: 16 vectors of 16 dwords become their transpose.
-inline void Transpose(__m512i (&x)[16]) {
+HWY_INLINE void Transpose(__m512i (&x)[16]) {
   __m512i y[16];
 #pragma GCC unroll 8
   for (int i = 0; i < 16; i += 2) {

@@ -14,26 +14,36 @@ DF_BEGIN_AVX512_BF16
 namespace denseformer {
 namespace {
 
-struct RowSum {
-  float max;  // of s c
-  float sum;  // of 2^(s c - max)
+// The mask of the lanes of two vectors that hold the last 1..32 of `count` elements.
+struct LastLanes {
+  size_t whole;  // elements before them, a multiple of 32
+  __mmask16 low, high;
+
+  explicit LastLanes(size_t count) : whole((count - 1) / kBlock * kBlock) {
+    const size_t rest = count - whole;
+    low = LowLanes(rest);
+    high = rest > 16 ? LowLanes(rest - 16) : __mmask16{0};
+  }
 };
 
-// p = 2^(s c - max) of one row with `count` scores, in bf16, zeros up to `padded`, a multiple of
-// 32; vectors of 32 are kTileElements apart. `mask` multiplies what is stored (null: ones).
-inline RowSum SoftmaxRow(const float* s, size_t count, size_t padded, float c, const float* mask,
-                         bf16* p) {
-  const size_t whole = (count - 1) / kBlock * kBlock;
-  const __mmask16 low = LowLanes(count - whole);
-  const __mmask16 high = count - whole > 16 ? LowLanes(count - whole - 16) : __mmask16{0};
+float Max(const float* s, size_t count) {
+  const LastLanes last(count);
   const __m512 none = _mm512_set1_ps(-HUGE_VALF);
-  __m512 max0 = _mm512_mask_loadu_ps(none, low, s + whole);
-  __m512 max1 = _mm512_mask_loadu_ps(none, high, s + whole + 16);
-  for (size_t j = 0; j < whole; j += kBlock) {
+  __m512 max0 = _mm512_mask_loadu_ps(none, last.low, s + last.whole);
+  __m512 max1 = _mm512_mask_loadu_ps(none, last.high, s + last.whole + 16);
+  for (size_t j = 0; j < last.whole; j += kBlock) {
     max0 = _mm512_max_ps(max0, _mm512_loadu_ps(s + j));
     max1 = _mm512_max_ps(max1, _mm512_loadu_ps(s + j + 16));
   }
-  const float max = _mm512_reduce_max_ps(_mm512_max_ps(max0, max1)) * c;
+  return _mm512_reduce_max_ps(_mm512_max_ps(max0, max1));
+}
+
+// p = 2^(s c - max) of one row with `count` scores, in bf16, zeros up to `padded`, a multiple of
+// 32; vectors of 32 are kTileElements apart. `mask` multiplies what is stored (null: ones). Gives
+// the sum of p in 16 parts.
+inline __m512 Probabilities(const float* s, size_t count, size_t padded, float c, float max,
+                            const float* mask, bf16* p) {
+  const LastLanes last(count);
   const __m512 shift = _mm512_set1_ps(max), factor = _mm512_set1_ps(c);
   __m512 sum0 = _mm512_setzero_ps(), sum1 = sum0;
   const auto block = [&](size_t j, __mmask16 mask0, __mmask16 mask1) {
@@ -49,12 +59,12 @@ inline RowSum SoftmaxRow(const float* s, size_t count, size_t padded, float c, c
     }
     _mm512_storeu_si512(p + j / kBlock * kTileElements, ToBf16(p0, p1));
   };
-  for (size_t j = 0; j < whole; j += kBlock) block(j, 0xffff, 0xffff);
-  block(whole, low, high);
-  for (size_t j = whole + kBlock; j < padded; j += kBlock) {
+  for (size_t j = 0; j < last.whole; j += kBlock) block(j, 0xffff, 0xffff);
+  block(last.whole, last.low, last.high);
+  for (size_t j = last.whole + kBlock; j < padded; j += kBlock) {
     _mm512_storeu_si512(p + j / kBlock * kTileElements, _mm512_setzero_si512());
   }
-  return {max, _mm512_reduce_add_ps(_mm512_add_ps(sum0, sum1))};
+  return _mm512_add_ps(sum0, sum1);
 }
 
 struct Forward {
@@ -67,7 +77,9 @@ struct Forward {
                         // 32 keys
   float* scores;        // [32, score_stride]
   float* sums;          // [32, cols]: p v
-  float* inverses;      // [32]: 1 / sum of p
+  float* maxima;        // [32]: largest s c
+  float* totals;        // [32]: sum of p
+  float* inverses;      // [32]: 1 / totals
   float* mask;          // [keys]: dropout
 
   size_t score_stride() const { return size.keys + 16; }
@@ -87,11 +99,14 @@ struct Forward {
     p = plan.Take<bf16>(kBlock * size.keys);
     scores = plan.Take<float>(kBlock * score_stride());
     sums = plan.Take<float>(kBlock * size.cols);
+    maxima = plan.Take<float>(kBlock);
+    totals = plan.Take<float>(kBlock);
     inverses = plan.Take<float>(kBlock);
     mask = plan.Take<float>(size.keys);
   }
 
   bool Pack();
+  void Softmax(size_t before, size_t count, size_t padded);
   void Block(size_t block, bf16* out, float* lse);
 };
 
@@ -110,6 +125,31 @@ bool Forward::Pack() {
   return true;
 }
 
+// The p of a block, and the largest s c and the sum of each row. One loop for each step: the rows
+// are independent, and what a step waits for at the end of a row hides behind the next ones.
+void Forward::Softmax(size_t before, size_t count, size_t padded) {
+  const float c = static_cast<float>(std::numbers::log2e / std::sqrt(double(size.head_size)));
+  for (size_t row = 0; row < count; ++row) {
+    maxima[row] = Max(scores + row * score_stride(), before + row + 1) * c;
+  }
+  alignas(64) float parts[kBlock][16];
+  for (size_t row = 0; row < count; ++row) {
+    const size_t seen = before + row + 1;
+    if (head.dropout.enabled()) {
+      FillDropoutScales(head.dropout, head.dropout_index + (seen - 1) * size.length,
+                        static_cast<int64_t>(seen), mask);
+    }
+    bf16* const p_row = p + row / 16 * (size.keys / 32) * kTileElements + row % 16 * 32;
+    const __m512 sum = Probabilities(scores + row * score_stride(), seen, padded, c, maxima[row],
+                                     head.dropout.enabled() ? mask : nullptr, p_row);
+    _mm512_store_ps(parts[row], sum);
+  }
+  for (size_t row = 0; row < count; ++row) {
+    totals[row] = _mm512_reduce_add_ps(_mm512_load_ps(parts[row]));
+    inverses[row] = 1.0f / totals[row];
+  }
+}
+
 // 32 rows of out, and of lse where it is not null.
 void Forward::Block(size_t block, bf16* out, float* lse) {
   const size_t first = block * kBlock, count = std::min(kBlock, size.length - first);
@@ -121,24 +161,12 @@ void Forward::Block(size_t block, bf16* out, float* lse) {
     amx::Multiply(q, {keys + key / 16 * key_step, key_step, kTileElements}, size.cols / 32, false,
                   scores + key, score_stride());
   }
-  const float c = static_cast<float>(std::numbers::log2e / std::sqrt(double(size.head_size)));
-  const size_t p_second = size.keys / 32 * kTileElements;
-  const bool dropout = head.dropout.enabled();
-  for (size_t row = 0; row < count; ++row) {
-    const size_t seen = before + row + 1;
-    if (dropout) {
-      FillDropoutScales(head.dropout, head.dropout_index + (seen - 1) * size.length,
-                        static_cast<int64_t>(seen), mask);
-    }
-    const RowSum sum =
-        SoftmaxRow(scores + row * score_stride(), seen, padded, c, dropout ? mask : nullptr,
-                   p + row / 16 * p_second + row % 16 * 32);
-    inverses[row] = 1.0f / sum.sum;
-    if (lse != nullptr) {
-      lse[first + row] =
-          static_cast<float>((sum.max + std::log2(double(sum.sum))) / std::numbers::log2e);
-    }
+  Softmax(before, count, padded);
+  for (size_t row = 0; row < count && lse != nullptr; ++row) {
+    lse[first + row] =
+        static_cast<float>(maxima[row] / std::numbers::log2e + double{std::log(totals[row])});
   }
+  const size_t p_second = size.keys / 32 * kTileElements;
   for (size_t col = 0; col < size.cols; col += 32) {
     amx::Multiply({p, p_second, 32, kTileElements},
                   {values + col / 16 * kTileElements, kTileElements, col_step}, padded / kBlock,
