@@ -6,8 +6,10 @@
 
 namespace denseformer {
 
+void AddBench(CLI::App& app, CommonOptions& common);
 void AddData(CLI::App& app, CommonOptions& common);
 void AddEval(CLI::App& app, CommonOptions& common);
+void AddGenerate(CLI::App& app, CommonOptions& common);
 void AddTokenizer(CLI::App& app, CommonOptions& common);
 void AddTrain(CLI::App& app, CommonOptions& common);
 
@@ -16,6 +18,8 @@ inline constexpr Command kCommands[] = {
     {"data", "Turn text into token files, and look into token files", AddData},
     {"train", "Train a model; stop it and go on with it", AddTrain},
     {"eval", "Loss, perplexity and accuracy of a run over a token stream", AddEval},
+    {"generate", "Text from a trained model", AddGenerate},
+    {"bench", "How fast kernels and passes are, and how close to the limits", AddBench},
 };
 
 }  // namespace denseformer
