@@ -64,7 +64,7 @@ Model LoadFrom(const std::string& directory, const std::string& weights_path, DT
                ModelUse use) {
   const ModelConfig config = ReadConfig(directory);
   const SafetensorsFile file(weights_path);
-  if (file.has_hash()) file.VerifyHash();
+  VerifyWeights(file);
   CheckSameModel(file, config);
   Model model(config, compute, use);
   const NamedBuffer buffer{"", model.weights().data()};

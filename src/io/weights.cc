@@ -58,6 +58,15 @@ std::map<std::string, std::string> WeightsMetadata(const ModelConfig& config) {
   return {{"format", "pt"}, {"model_type", "denseformer"}, {kConfigKey, ConfigToJson(config)}};
 }
 
+void VerifyWeights(const SafetensorsFile& file) {
+  if (file.has_hash()) {
+    file.VerifyHash();
+  } else if (file.metadata().count(kConfigKey) > 0) {
+    Throw(ErrorCode::kCorrupt, "{}: the hash of its content is missing: the file was altered",
+          file.path());
+  }
+}
+
 void CheckSameModel(const SafetensorsFile& file, const ModelConfig& config) {
   const auto found = file.metadata().find(kConfigKey);
   if (found == file.metadata().end()) return;

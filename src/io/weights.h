@@ -26,6 +26,9 @@ std::vector<TensorToWrite> TensorsOf(const ParameterTable& table, const NamedBuf
 // Metadata of a file of weights: "format", "model_type", and the text of config.json as "config".
 std::map<std::string, std::string> WeightsMetadata(const ModelConfig& config);
 
+// Compares the hash of the content where the file has one; files of this program always have.
+void VerifyWeights(const SafetensorsFile& file);
+
 // Throws kInvalid where the metadata of `file` hold the configuration of another model; the message
 // names each field that differs. A file of another program has none, and passes.
 void CheckSameModel(const SafetensorsFile& file, const ModelConfig& config);

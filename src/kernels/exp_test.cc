@@ -115,7 +115,13 @@ TEST(Load, Bf16RoundsAsTheScalarType) {
   ForFloats(65521, [&](const std::vector<float>& x) {
     std::vector<bf16> y(x.size());
     DF_DYNAMIC_DISPATCH(ToBf16)(x.data(), x.size(), y.data());
-    for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i].bits, bf16(x[i]).bits) << x[i];
+    for (size_t i = 0; i < x.size(); ++i) {
+      // A denormal number may become 0 of its sign.
+      const bool flushed = std::fpclassify(x[i]) == FP_SUBNORMAL && (y[i].bits & 0x7fff) == 0;
+      if (!flushed || std::signbit(x[i]) != (y[i].bits >> 15)) {
+        ASSERT_EQ(y[i].bits, bf16(x[i]).bits) << x[i];
+      }
+    }
   });
 }
 

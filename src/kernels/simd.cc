@@ -26,11 +26,16 @@ int64_t AllowedTargets() {
 
 }  // namespace
 
+namespace simd_internal {
+bool has_avx512_bf16 = false;
+}  // namespace simd_internal
+
 void LimitSimdTargets() {
   [[maybe_unused]] static const bool once = [] {
     const int64_t allowed = AllowedTargets();
     hwy::SetSupportedTargetsForTest(allowed != 0 ? allowed : HWY_STATIC_TARGET);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    simd_internal::has_avx512_bf16 = HasAvx512Bf16();
     return true;
   }();
 }

@@ -17,6 +17,11 @@ void LimitSimdTargets();
 // The Highway target that the kernels run on ("AVX3").
 const char* SimdTargetName();
 
+namespace simd_internal {
+// Set by LimitSimdTargets: HasAvx512Bf16() at the price of a load.
+extern bool has_avx512_bf16;
+}  // namespace simd_internal
+
 }  // namespace denseformer
 
 #define DF_DYNAMIC_DISPATCH(function) \

@@ -1,0 +1,160 @@
+// denseformer bench: how fast kernels and whole passes are here, and how close to the machine's
+// limits.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "denseformer/depth_pattern.h"
+#include "perf/kernel_bench.h"
+#include "perf/model_bench.h"
+
+namespace denseformer {
+namespace {
+
+struct Options {
+  std::string preset = "paper-48";
+  std::string patterns = "none,1x1,4x1,4x5";
+  std::string depths;
+  std::string precision = "auto";
+  int64_t batch = 8, length = 0;
+  int rounds = 5;
+  double seconds = 0;
+  std::string tokenizer, text;
+};
+
+std::vector<int> ParseDepths(const std::string& text) {
+  std::vector<int> depths;
+  if (text.empty()) return depths;
+  for (const std::string& part : Split(text, ',')) {
+    depths.push_back(static_cast<int>(ParseInt("--depths", part, 1, 4096)));
+  }
+  return depths;
+}
+
+DType ParseCompute(const std::string& name) {
+  if (name == "auto") return HasFastBf16() ? DType::kBF16 : DType::kF32;
+  return name == "bf16" ? DType::kBF16 : DType::kF32;
+}
+
+ModelBenchOptions ModelOptions(const Options& o, const std::string& title) {
+  ModelBenchOptions bench;
+  bench.config = ModelConfig::Preset(o.preset);
+  bench.depths = ParseDepths(o.depths);
+  bench.patterns = Split(o.patterns, ',');
+  for (const std::string& pattern : bench.patterns) {
+    for (int depth : bench.depths.empty() ? std::vector<int>{bench.config.n_layer} : bench.depths) {
+      DepthPattern::Parse(pattern, depth);
+    }
+  }
+  bench.compute = ParseCompute(o.precision);
+  bench.batch = o.batch;
+  bench.length = o.length > 0 ? o.length : bench.config.seq_len;
+  if (bench.length > bench.config.seq_len) bench.config.seq_len = static_cast<int>(bench.length);
+  bench.interleave = {o.rounds, o.seconds, title};
+  return bench;
+}
+
+KernelBenchOptions KernelOptions(const Options& o, const std::string& title) {
+  const ModelBenchOptions model = ModelOptions(o, title);
+  KernelBenchOptions bench;
+  bench.config = model.config;
+  bench.patterns = model.patterns;
+  bench.compute = model.compute;
+  bench.length = model.length;
+  bench.rows = model.batch * model.length;
+  bench.interleave = model.interleave;
+  return bench;
+}
+
+BenchTable RunTokenizer(const Options& o, const std::string& title) {
+  if (o.tokenizer.empty() || o.text.empty()) {
+    Throw(ErrorCode::kUsage, "bench tokenizer: give --tokenizer PATH and --text FILE");
+  }
+  return BenchTokenizer(o.tokenizer, ReadFile(o.text, size_t{4} << 30),
+                        {o.rounds, o.seconds, title});
+}
+
+struct Kind {
+  const char* name;
+  const char* summary;
+  BenchTable (*run)(const Options& options, const std::string& title);
+};
+
+constexpr Kind kKinds[] = {
+    {"forward",
+     "Whole forward pass as in the paper: batches/s, and the share of the products' own rate",
+     [](const Options& o, const std::string& t) { return BenchForward(ModelOptions(o, t)); }},
+    {"train", "Whole training step: forward, backward, AdamW",
+     [](const Options& o, const std::string& t) { return BenchTrain(ModelOptions(o, t)); }},
+    {"decode", "One token of one sequence, against reading the weights once",
+     [](const Options& o, const std::string& t) { return BenchDecode(ModelOptions(o, t)); }},
+    {"dwa", "The depth-weighted averages of a pass, against a loop of axpys",
+     [](const Options& o, const std::string& t) { return BenchDwa(KernelOptions(o, t)); }},
+    {"attention", "Attention of a block, against the block's matrix products",
+     [](const Options& o, const std::string& t) { return BenchAttention(KernelOptions(o, t)); }},
+    {"gemm", "The matrix products of a model, against oneDNN",
+     [](const Options& o, const std::string& t) { return BenchGemm(KernelOptions(o, t)); }},
+    {"optimizer", "AdamW, against a loop of equal memory traffic",
+     [](const Options& o, const std::string& t) { return BenchOptimizer(KernelOptions(o, t)); }},
+    {"tokenizer", "Encoding text", RunTokenizer},
+};
+
+void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
+  CLI::App& app = *parent.add_subcommand(kind.name, kind.summary);
+  auto o = std::make_shared<Options>();
+  const std::string name = kind.name;
+  if (name == "tokenizer") {
+    app.add_option("--tokenizer", o->tokenizer, "tokenizer.json, vocab.bpe or a directory");
+    app.add_option("--text", o->text, "The text to encode");
+  } else {
+    app.add_option("--preset", o->preset, "Shapes of this preset")->capture_default_str();
+    app.add_option("--dwa", o->patterns,
+                   "Depth patterns, separated by commas; the first is the baseline")
+        ->capture_default_str();
+    app.add_option("--batch", o->batch, "Sequences in a batch")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+    app.add_option("--seq-len", o->length, "Tokens of a sequence; default: the preset's")
+        ->check(CLI::Range(1, 1 << 20));
+    app.add_option("--precision", o->precision, "auto, fp32 or bf16")
+        ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
+        ->capture_default_str();
+  }
+  if (name == "forward" || name == "train") {
+    app.add_option("--depths", o->depths, "Blocks, separated by commas; default: the preset's");
+  }
+  app.add_option("--rounds", o->rounds, "Rounds in which every variant runs once")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  app.add_option("--seconds", o->seconds, "Go on for at least this long")
+      ->check(CLI::NonNegativeNumber);
+  app.footer(
+      "Variants take turns, because machines are noisy; look at the ratios, not at the "
+      "times.\nExample:\n" +
+      (name == "tokenizer"
+           ? std::string("  denseformer bench tokenizer --tokenizer vocab.bpe --text corpus.txt")
+           : fmt::format("  denseformer bench {} --preset small --rounds 20 --json", name)));
+  SetWork(app, common, o, [&common, &kind](const Options& options) {
+    const BenchTable table = kind.run(options, fmt::format("bench {}", kind.name));
+    if (common.json) {
+      PrintJson(table.ToJson());
+    } else {
+      WriteStdout(table.ToText());
+    }
+  });
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, CommonOptions& common) {
+  app.require_subcommand(1);
+  for (const Kind& kind : kKinds) AddKind(app, common, kind);
+}
+
+}  // namespace denseformer

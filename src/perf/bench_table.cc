@@ -1,0 +1,99 @@
+#include "perf/bench_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace denseformer {
+namespace {
+
+constexpr int kBarWidth = 24;
+
+std::string Milliseconds(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
+
+}  // namespace
+
+double BenchTable::RatioOfMedians(const BenchRow& row) const {
+  return row.timing.median() / rows[row.baseline].timing.median();
+}
+
+double BenchTable::RatioOfMinima(const BenchRow& row) const {
+  return row.timing.minimum() / rows[row.baseline].timing.minimum();
+}
+
+double BenchTable::LimitShare(const BenchRow& row) const {
+  return rows[row.limit].timing.median() * row.limit_work / row.timing.median();
+}
+
+double BenchTable::LimitShareOfMinima(const BenchRow& row) const {
+  return rows[row.limit].timing.minimum() * row.limit_work / row.timing.minimum();
+}
+
+std::string BenchTable::ToText() const {
+  std::string text = title + "\n";
+  for (const auto& [key, value] : settings) text += fmt::format("  {}: {}\n", key, value);
+  size_t width = 7;
+  double slowest = 0;
+  for (const BenchRow& row : rows) {
+    width = std::max(width, row.timing.name.size());
+    slowest = std::max(slowest, row.timing.median());
+  }
+  text += fmt::format("  {:<{}} {:>10} {:>10} {:>7} {:>16} {:>15} {:>13}\n", "variant", width,
+                      "median ms", "min ms", "spread", "rate", "ratio med/min", "of the limit");
+  for (const BenchRow& row : rows) {
+    const Timing& t = row.timing;
+    std::string rate, ratio, share;
+    if (row.work > 0) rate = HumanCount(row.work / t.median()) + " " + row.unit + "/s";
+    if (row.baseline >= 0)
+      ratio = fmt::format("{:.3f} / {:.3f}", RatioOfMedians(row), RatioOfMinima(row));
+    if (row.limit >= 0)
+      share =
+          fmt::format("{:.0f}% / {:.0f}%", 100 * LimitShare(row), 100 * LimitShareOfMinima(row));
+    std::string bar;
+    for (int i = 0; i < static_cast<int>(t.median() / slowest * kBarWidth + 0.5); ++i) bar += "▇";
+    text += fmt::format("  {:<{}} {:>10} {:>10} {:>6.1f}% {:>16} {:>15} {:>13}  {}\n", t.name,
+                        width, Milliseconds(t.median()), Milliseconds(t.minimum()),
+                        100 * t.spread(), rate, ratio, share, bar);
+  }
+  return text;
+}
+
+nlohmann::ordered_json BenchTable::ToJson() const {
+  nlohmann::ordered_json json = {{"title", title}};
+  for (const auto& [key, value] : settings) json["settings"][key] = value;
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const BenchRow& row : rows) {
+    const Timing& t = row.timing;
+    nlohmann::ordered_json entry = {{"name", t.name},
+                                    {"median_seconds", t.median()},
+                                    {"minimum_seconds", t.minimum()},
+                                    {"spread", t.spread()},
+                                    {"rounds", t.seconds.size()}};
+    if (row.work > 0) entry[row.unit + "_per_second"] = row.work / t.median();
+    if (row.baseline >= 0) {
+      entry["baseline"] = rows[row.baseline].timing.name;
+      entry["ratio_of_medians"] = RatioOfMedians(row);
+      entry["ratio_of_minima"] = RatioOfMinima(row);
+    }
+    if (row.limit >= 0) {
+      entry["limit"] = rows[row.limit].timing.name;
+      entry["share_of_limit"] = LimitShare(row);
+      entry["share_of_limit_minima"] = LimitShareOfMinima(row);
+    }
+    json["rows"].push_back(entry);
+  }
+  return json;
+}
+
+BenchTable MakeTable(std::string title, const std::vector<Timing>& timings, double work,
+                     std::string unit) {
+  BenchTable table;
+  table.title = std::move(title);
+  for (const Timing& timing : timings) table.rows.push_back({timing, work, unit});
+  return table;
+}
+
+}  // namespace denseformer

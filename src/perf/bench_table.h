@@ -1,0 +1,45 @@
+// The result of a benchmark: one row a variant, as text for people and as JSON for programs.
+#ifndef DENSEFORMER_PERF_BENCH_TABLE_H_
+#define DENSEFORMER_PERF_BENCH_TABLE_H_
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perf/interleave.h"
+
+namespace denseformer {
+
+struct BenchRow {
+  Timing timing;
+  double work = 0;        // units of work in one call; 0: the row has no rate
+  std::string unit;       // "tokens"
+  int baseline = -1;      // the row that ratios of time are taken to; -1: none
+  int limit = -1;         // the row that is the machine's limit; -1: none
+  double limit_work = 1;  // work of this row over the work of the limit's row
+};
+
+struct BenchTable {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<BenchRow> rows;
+
+  // Ratios of medians and of minima to the baseline: time of the row over time of the baseline.
+  double RatioOfMedians(const BenchRow& row) const;
+  double RatioOfMinima(const BenchRow& row) const;
+  // Share of the limit that the row reaches: time of the limit over time of the row.
+  double LimitShare(const BenchRow& row) const;  // by medians
+  double LimitShareOfMinima(const BenchRow& row) const;
+
+  std::string ToText() const;
+  nlohmann::ordered_json ToJson() const;
+};
+
+// Rows from timings, in their order; `work` units of `unit` each.
+BenchTable MakeTable(std::string title, const std::vector<Timing>& timings, double work,
+                     std::string unit);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_PERF_BENCH_TABLE_H_

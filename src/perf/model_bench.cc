@@ -1,0 +1,217 @@
+#include "perf/model_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/parallel.h"
+#include "base/random.h"
+#include "kernels/adamw.h"
+#include "kernels/gemm.h"
+#include "model/decode.h"
+#include "model/forward.h"
+#include "model/gemm_limit.h"
+#include "perf/memory_limit.h"
+
+namespace denseformer {
+namespace {
+
+// Random tokens: the time does not depend on them.
+struct RandomBatch {
+  RandomBatch(const ModelConfig& config, int64_t sequences, int64_t length)
+      : tokens(sequences * length), targets(tokens.size()) {
+    Random random(/*key=*/1);
+    for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(config.vocab_size));
+    for (int32_t& token : targets) token = static_cast<int32_t>(random.Below(config.vocab_size));
+    batch = {tokens, targets, sequences, length};
+  }
+  std::vector<int32_t> tokens, targets;
+  Batch batch;
+};
+
+ModelConfig WithPattern(const ModelConfig& base, int depth, const std::string& pattern) {
+  ModelConfig config = base;
+  config.n_layer = depth;
+  config.dwa = pattern;
+  return config;
+}
+
+// Random weights on the depth averages: a kernel may be faster on zeros.
+void Randomize(Model& model) {
+  model.Initialize(/*seed=*/1);
+  Random random(/*key=*/2);
+  for (const Tensor& alphas : model.tensors().alphas) {
+    for (int64_t i = 0; i < alphas.count() && !alphas.empty(); ++i)
+      alphas.f32()[i] = 0.1f * random.Normal();
+  }
+}
+
+std::vector<int> Depths(const ModelBenchOptions& options) {
+  return options.depths.empty() ? std::vector<int>{options.config.n_layer} : options.depths;
+}
+
+std::string Name(const ModelBenchOptions& options, int depth, const std::string& pattern) {
+  return options.depths.size() > 1 ? fmt::format("{} blocks, {}", depth, pattern) : pattern;
+}
+
+// Rows come in groups of one limit and the patterns of a depth.
+BenchTable GroupedTable(std::string title, const ModelBenchOptions& options,
+                        const std::vector<Timing>& timings) {
+  BenchTable table = MakeTable(std::move(title), timings,
+                               static_cast<double>(options.batch * options.length), "tokens");
+  const int group = static_cast<int>(options.patterns.size()) + 1;
+  for (int r = 0; r < static_cast<int>(table.rows.size()); ++r) {
+    const int limit = r / group * group;
+    if (r == limit) continue;
+    table.rows[r].limit = limit;
+    table.rows[r].baseline = limit + 1;
+  }
+  table.settings = {{"batch", fmt::format("{} x {} tokens", options.batch, options.length)},
+                    {"precision", DTypeName(options.compute)},
+                    {"threads", std::to_string(NumThreads())},
+                    {"products", GemmDescription()}};
+  return table;
+}
+
+struct ForwardVariant {
+  ForwardVariant(const ModelConfig& config, const ModelBenchOptions& options)
+      : model(config, options.compute, ModelUse::kInference),
+        activations((Randomize(model), model), options.batch, options.length, ModelUse::kInference),
+        data(config, options.batch, options.length) {}
+  void Run() { ForwardLoss(model, data.batch, activations); }
+
+  Model model;
+  Activations activations;
+  RandomBatch data;
+};
+
+struct TrainVariant {
+  TrainVariant(const ModelConfig& config, const ModelBenchOptions& options)
+      : model(config, options.compute, ModelUse::kTraining),
+        activations((Randomize(model), model), options.batch, options.length, ModelUse::kTraining),
+        data(config, options.batch, options.length) {}
+
+  // The moments are shared by all variants: only the time counts.
+  void Run(std::span<float> first, std::span<float> second) {
+    ForwardBackward(model, data.batch, {}, 1, activations);
+    const size_t n = model.weights().size();
+    AdamWStep step;
+    step.rate = 1e-6f;
+    SumOfSquares(model.gradients());
+    AdamWUpdate(step, model.weights(), model.gradients(), first.first(n), second.first(n));
+    model.WeightsChanged();
+  }
+
+  Model model;
+  Activations activations;
+  RandomBatch data;
+};
+
+}  // namespace
+
+BenchTable BenchForward(const ModelBenchOptions& options) {
+  std::vector<std::unique_ptr<GemmLimit>> limits;
+  std::vector<std::unique_ptr<ForwardVariant>> models;
+  std::vector<Variant> variants;
+  for (int depth : Depths(options)) {
+    limits.push_back(std::make_unique<GemmLimit>(WithPattern(options.config, depth, "none"),
+                                                 options.compute, options.batch * options.length,
+                                                 ModelUse::kInference));
+    variants.push_back({Name(options, depth, "products alone"),
+                        [limit = limits.back().get()] { limit->Forward(); }});
+    for (const std::string& pattern : options.patterns) {
+      models.push_back(
+          std::make_unique<ForwardVariant>(WithPattern(options.config, depth, pattern), options));
+      variants.push_back(
+          {Name(options, depth, pattern), [model = models.back().get()] { model->Run(); }});
+    }
+  }
+  BenchTable table =
+      GroupedTable("whole forward pass", options, Interleave(variants, options.interleave));
+  for (BenchRow& row : table.rows) {
+    row.work = 1;  // as in the paper
+    row.unit = "batches";
+  }
+  return table;
+}
+
+BenchTable BenchTrain(const ModelBenchOptions& options) {
+  std::vector<std::unique_ptr<GemmLimit>> limits;
+  std::vector<std::unique_ptr<TrainVariant>> models;
+  std::vector<Variant> variants;
+  size_t largest = 0;
+  Storage first, second;
+  auto moments = [&](Storage& storage) {
+    return std::span<float>(static_cast<float*>(storage.data()), largest);
+  };
+  for (int depth : Depths(options)) {
+    limits.push_back(std::make_unique<GemmLimit>(WithPattern(options.config, depth, "none"),
+                                                 options.compute, options.batch * options.length,
+                                                 ModelUse::kTraining));
+    variants.push_back({Name(options, depth, "products alone"), [limit = limits.back().get()] {
+                          limit->Forward();
+                          limit->Backward();
+                        }});
+    for (const std::string& pattern : options.patterns) {
+      models.push_back(
+          std::make_unique<TrainVariant>(WithPattern(options.config, depth, pattern), options));
+      largest = std::max(largest, models.back()->model.weights().size());
+      variants.push_back({Name(options, depth, pattern), [&, model = models.back().get()] {
+                            model->Run(moments(first), moments(second));
+                          }});
+    }
+  }
+  first = Storage(largest * sizeof(float));
+  second = Storage(largest * sizeof(float));
+  return GroupedTable("whole training step", options, Interleave(variants, options.interleave));
+}
+
+BenchTable BenchDecode(const ModelBenchOptions& options) {
+  struct DecodeVariant {
+    DecodeVariant(const ModelConfig& config, const ModelBenchOptions& o)
+        : model(config, o.compute, ModelUse::kInference),
+          activations(DecodeActivations((Randomize(model), model), std::max<int64_t>(o.length, 1))),
+          cache(model, 1, config.seq_len),
+          logits(config.vocab_size),
+          cached(std::min<int64_t>(o.length, config.seq_len) - 1) {
+      const std::vector<int32_t> prompt(std::max<int64_t>(cached, 1));
+      Step(prompt);
+    }
+    void Step(std::span<const int32_t> tokens) {
+      const DecodeSequence sequence{0, tokens};
+      Decode(model, {&sequence, 1}, cache, activations,
+             Tensor(logits.data(), {1, static_cast<int64_t>(logits.size())}));
+    }
+    void Run() {
+      cache.SetLength(0, cached);
+      Step(token);
+    }
+    Model model;
+    Activations activations;
+    KvCache cache;
+    std::vector<float> logits;
+    int64_t cached;
+    std::vector<int32_t> token{1};
+  };
+  std::vector<std::unique_ptr<DecodeVariant>> models;
+  const ParameterTable table(options.config, DepthPattern(options.config.n_layer));
+  const Storage weights(static_cast<size_t>(table.count()) * SizeOf(options.compute));
+  std::vector<Variant> variants = {
+      {"read the weights once", [&] {
+         ReadBytes({static_cast<const std::byte*>(weights.data()), weights.bytes()});
+       }}};
+  for (const std::string& pattern : options.patterns) {
+    models.push_back(std::make_unique<DecodeVariant>(
+        WithPattern(options.config, options.config.n_layer, pattern), options));
+    variants.push_back({pattern, [model = models.back().get()] { model->Run(); }});
+  }
+  ModelBenchOptions one = options;
+  one.batch = 1;
+  BenchTable result = GroupedTable("decoding one token of one sequence", one,
+                                   Interleave(variants, options.interleave));
+  for (BenchRow& row : result.rows) row.work = 1;
+  return result;
+}
+
+}  // namespace denseformer

@@ -1,0 +1,36 @@
+// Benchmarks of whole passes: forward as in the paper (batches/s), training step, decoding.
+#ifndef DENSEFORMER_PERF_MODEL_BENCH_H_
+#define DENSEFORMER_PERF_MODEL_BENCH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "denseformer/config.h"
+#include "perf/bench_table.h"
+#include "tensor/dtype.h"
+
+namespace denseformer {
+
+struct ModelBenchOptions {
+  ModelConfig config;
+  std::vector<int> depths;            // empty: config.n_layer
+  std::vector<std::string> patterns;  // the first is the baseline
+  DType compute = DType::kBF16;
+  int64_t batch = 8;
+  int64_t length = 256;
+  InterleaveOptions interleave;
+};
+
+// Every depth and pattern, and at each depth the products alone (GemmLimit), in the same rounds.
+BenchTable BenchForward(const ModelBenchOptions& options);
+
+// Forward, backward, AdamW and the renewal of the packed weights.
+BenchTable BenchTrain(const ModelBenchOptions& options);
+
+// One token of one sequence at `length` cached tokens, against reading the packed weights once.
+BenchTable BenchDecode(const ModelBenchOptions& options);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_PERF_MODEL_BENCH_H_
