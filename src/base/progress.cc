@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <exception>
 #include <string_view>
 
 #include "base/text.h"
@@ -71,9 +72,16 @@ Progress::Progress(std::string title, std::string unit, double total, double sta
       start_(start),
       done_(start),
       begin_(Clock::now()),
-      drawn_(begin_) {}
+      drawn_(begin_),
+      exceptions_(std::uncaught_exceptions()) {}
 
-Progress::~Progress() { Finish(); }
+Progress::~Progress() {
+  if (std::uncaught_exceptions() > exceptions_) {
+    ClearProgressLine();
+  } else {
+    Finish();
+  }
+}
 
 void Progress::Update(double done, const std::string& note) {
   done_ = done;

@@ -29,7 +29,8 @@ class Progress {
   // draws at most ten times a second. Call from one thread.
   void Update(double done, const std::string& note = "");
 
-  // Draws the final state and ends the line. The destructor calls it with the last state.
+  // Draws the final state and ends the line. The destructor calls it with the last state, but only
+  // clears the line where an exception ends the work: then the error is what there is to read.
   void Finish();
 
  private:
@@ -39,6 +40,7 @@ class Progress {
   std::string title_, unit_, note_;
   double total_, start_, done_;
   Clock::time_point begin_, drawn_;
+  int exceptions_;  // in flight at construction
   bool finished_ = false;
 };
 

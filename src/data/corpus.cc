@@ -19,7 +19,7 @@ constexpr std::string_view kSeparator = kEndOfTextName;
 constexpr size_t kLookahead = 32;  // a separator with its line ends fits
 constexpr size_t kLongestUncut = 16 << 20;
 constexpr size_t kLongestLine = size_t{1} << 30;
-constexpr size_t kReadBytes = 256 << 10;
+constexpr size_t kReadBytes = 128 << 10;
 
 bool IsJsonl(const std::string& path) { return WithoutCompression(path).ends_with(".jsonl"); }
 

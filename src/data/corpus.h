@@ -42,8 +42,8 @@ struct CorpusChunk {
 
 struct CorpusOptions {
   std::string field = "text";  // of .jsonl files
-  size_t chunk_bytes = 128 << 10;
-  size_t batch_bytes = 2 << 20;
+  size_t chunk_bytes = 64 << 10;
+  size_t batch_bytes = 1 << 20;
 };
 
 class CorpusReader {
