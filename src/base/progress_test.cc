@@ -42,6 +42,22 @@ TEST(Progress, PlainLinesWithoutATerminal) {
   EXPECT_TRUE(Matches(output, "train:  50% 10/20 steps, .*/s, 0:00, loss 10\n")) << output;
 }
 
+TEST(Progress, NoLastStateWhereAnExceptionEndsTheWork) {
+  const auto fail = [] {
+    try {
+      Progress progress("train", "steps", 20);
+      Wait();
+      progress.Update(10);
+      throw 1;
+    } catch (int) {
+    }
+  };
+  EXPECT_EQ(CaptureStderr(/*columns=*/0, fail), "");
+  const std::string output = CaptureStderr(/*columns=*/80, fail);
+  EXPECT_EQ(output.find('\n'), std::string::npos) << output;
+  EXPECT_TRUE(output.ends_with(kClear)) << output;
+}
+
 TEST(Progress, BarOnATerminal) {
   const std::string output = CaptureStderr(/*columns=*/80, [] {
     Progress progress("train", "steps", 4);
