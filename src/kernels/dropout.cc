@@ -8,6 +8,7 @@ namespace denseformer {
 
 void Dropout::FillScales(uint64_t index, int64_t n, float* scales) const {
   const float kept = 1.0f / (1.0f - probability);
+  index += first;
   for (int64_t i = 0; i < n;) {
     const Random4 bits = Philox(seed, stream, (index + i) / 4);
     for (uint64_t j = (index + i) % 4; j < 4 && i < n; ++j, ++i) {

@@ -14,11 +14,13 @@ struct Dropout {
   float probability = 0;  // 0 switches it off
   uint64_t seed = 0;      // of the run
   uint64_t stream = 0;    // the step and the place in the model
+  uint64_t first = 0;     // added to every index: where a part of a tensor begins in the whole
 
   bool enabled() const { return probability > 0; }
 
   // What element `index` is multiplied with: 0, or 1 / (1 - probability).
   float Scale(uint64_t index) const {
+    index += first;
     const uint32_t bits = Philox(seed, stream, index / 4)[index % 4];
     return static_cast<float>(bits >> 8) * 0x1p-24f < probability ? 0.0f
                                                                   : 1.0f / (1.0f - probability);

@@ -127,8 +127,8 @@ void DepthAverager::Plan::PrepareAverage(int depth, std::span<const Tensor> hist
   average.weights = weights.data();
 }
 
-void DepthAverager::Forward(int depth, const Tensor& newest, std::span<const Tensor> history,
-                            const Tensor& y) {
+void DepthAverager::PrepareForward(int depth, const Tensor& newest, std::span<const Tensor> history,
+                                   const Tensor& y) {
   Plan& plan = *plan_;
   const DepthStep& step = plan.forward.steps[depth];
   const std::vector<int>& sources = plan.pattern.sources(depth);
@@ -144,8 +144,18 @@ void DepthAverager::Forward(int depth, const Tensor& newest, std::span<const Ten
   pass.newest_weight = plan.alphas[depth][sources.size() - 1];
   if (pass.newest_weight != 0) pass.newest = newest.f32();
   if (pass.partial != nullptr || pass.newest != nullptr) pass.empty = false;
+}
+
+void DepthAverager::RunForward(int64_t begin, int64_t end) const {
+  RunAveragePass(plan_->average, begin, end);
+}
+
+void DepthAverager::Forward(int depth, const Tensor& newest, std::span<const Tensor> history,
+                            const Tensor& y) {
+  PrepareForward(depth, newest, history, y);
+  const int64_t count = newest.count();
   ParallelFor((count + kTile - 1) / kTile, kGrain / kTile, [&](int64_t begin, int64_t end, int) {
-    RunAveragePass(pass, begin * kTile, std::min(end * kTile, count));
+    RunForward(begin * kTile, std::min(end * kTile, count));
   });
 }
 

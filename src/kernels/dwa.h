@@ -56,6 +56,13 @@ class DepthAverager {
   // source; y: fp32 [N, D], may alias newest.
   void Forward(int depth, const Tensor& newest, std::span<const Tensor> history, const Tensor& y);
 
+  // The same in two steps, for a caller that fuses it with other work on the same rows: after
+  // PrepareForward (arguments as above; newest need not be filled yet) RunForward makes elements
+  // [begin, end) of Y and may run on many threads at once, until every element was made.
+  void PrepareForward(int depth, const Tensor& newest, std::span<const Tensor> history,
+                      const Tensor& y);
+  void RunForward(int64_t begin, int64_t end) const;
+
   // Gradient of X_depth; to be called for every depth from d down to 0.
   // history[j]: X_j as the averages read it, fp32 or bf16 [N, D], for every source (also the
   // newest, which Forward took apart). dy[i]: dY_i fp32 [N, D] of every module i >= depth; they

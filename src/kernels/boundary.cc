@@ -1,0 +1,51 @@
+#include "kernels/boundary.h"
+
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "kernels/convert.h"
+#include "kernels/layernorm.h"
+#include "kernels/residual.h"
+
+namespace denseformer {
+namespace {
+
+// Elements of a block of rows: small enough that what one part writes the next finds in cache.
+constexpr int64_t kBlock = 8192;
+
+// A column of statistics, or nothing.
+Tensor Slice(const Tensor& values, int64_t begin, int64_t n) {
+  return values.empty() ? Tensor() : Tensor(values.f32() + begin, {n});
+}
+
+void RunRows(const Boundary& b, int64_t begin, int64_t n) {
+  const int64_t cols = b.x.cols();
+  const Tensor x = b.x.Rows(begin, n);
+  if (!b.delta.empty()) {
+    Dropout dropout = b.dropout;
+    dropout.first += static_cast<uint64_t>(begin * cols);
+    ResidualForward(b.stream.Rows(begin, n), b.delta.Rows(begin, n), b.gain, dropout, x);
+  }
+  if (!b.kept.empty()) Convert(x, b.kept.Rows(begin, n));
+  if (b.averager != nullptr) b.averager->RunForward(begin * cols, (begin + n) * cols);
+  if (b.out.empty()) return;
+  const Tensor& y = b.averager != nullptr ? b.y : b.x;
+  LayerNormForward(y.Rows(begin, n), b.norm_weight, b.norm_bias, b.out.Rows(begin, n),
+                   Slice(b.mean, begin, n), Slice(b.rstd, begin, n));
+}
+
+}  // namespace
+
+void BoundaryForward(const Boundary& b) {
+  const int64_t rows = b.x.rows(), cols = b.x.cols();
+  if (b.averager != nullptr) b.averager->PrepareForward(b.depth, b.x, b.history, b.y);
+  const int64_t block = std::max<int64_t>(1, kBlock / std::max<int64_t>(1, cols));
+  const int64_t blocks = (rows + block - 1) / block;
+  ParallelFor(blocks, /*grain=*/1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t at = begin; at < end; ++at) {
+      RunRows(b, at * block, std::min(block, rows - at * block));
+    }
+  });
+}
+
+}  // namespace denseformer
