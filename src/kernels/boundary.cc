@@ -28,10 +28,11 @@ void RunRows(const Boundary& b, int64_t begin, int64_t n) {
   }
   if (!b.kept.empty()) Convert(x, b.kept.Rows(begin, n));
   if (b.averager != nullptr) b.averager->RunForward(begin * cols, (begin + n) * cols);
-  if (b.out.empty()) return;
+  const BoundaryNorm& norm = b.norm;
+  if (norm.out.empty()) return;
   const Tensor& y = b.averager != nullptr ? b.y : b.x;
-  LayerNormForward(y.Rows(begin, n), b.norm_weight, b.norm_bias, b.out.Rows(begin, n),
-                   Slice(b.mean, begin, n), Slice(b.rstd, begin, n));
+  LayerNormForward(y.Rows(begin, n), norm.weight, norm.bias, norm.out.Rows(begin, n),
+                   Slice(norm.mean, begin, n), Slice(norm.rstd, begin, n));
 }
 
 }  // namespace

@@ -14,6 +14,11 @@
 
 namespace denseformer {
 
+// The next LayerNorm (layernorm.h); out empty: none.
+struct BoundaryNorm {
+  Tensor weight, bias, out, mean, rstd;
+};
+
 struct Boundary {
   // The residual connection (residual.h); delta empty: X is there already.
   Tensor stream, delta, gain;
@@ -27,8 +32,7 @@ struct Boundary {
   std::span<const Tensor> history;
   Tensor y;  // [N, D] fp32; may alias x; without an averager x itself, and need not be given
 
-  // The next LayerNorm (layernorm.h); out empty: none.
-  Tensor norm_weight, norm_bias, out, mean, rstd;
+  BoundaryNorm norm;
 };
 
 void BoundaryForward(const Boundary& boundary);

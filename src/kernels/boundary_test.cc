@@ -95,13 +95,7 @@ void RunFused(const Case& c, const Dropout& dropout, int depth, Memory& m) {
     b.history = m.history;
     b.y = m.y;
   }
-  if (c.norm) {
-    b.norm_weight = m.weight;
-    b.norm_bias = m.bias;
-    b.out = m.out;
-    b.mean = m.mean;
-    b.rstd = m.rstd;
-  }
+  if (c.norm) b.norm = {m.weight, m.bias, m.out, m.mean, m.rstd};
   BoundaryForward(b);
 }
 

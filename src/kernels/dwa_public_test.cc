@@ -105,8 +105,7 @@ TEST(DwaPublicTest, SaysWhatIsWrongWithACall) {
   dwa.Start(kRows);
   EXPECT_EQ(MessageOf([&] { forward(5); }), start + "depth 5, expected 0 to 4");
   EXPECT_EQ(MessageOf([&] { forward(3); }), start + "pattern 1x2 has no module after block 3");
-  EXPECT_EQ(MessageOf([&] { forward(4); }),
-            start + "Forward of module 4 before that of module 2");
+  EXPECT_EQ(MessageOf([&] { forward(4); }), start + "Forward of module 4 before that of module 2");
   forward(2);
   EXPECT_EQ(MessageOf([&] { forward(2); }), start + "Forward of module 2 after that of module 2");
   EXPECT_EQ(MessageOf([&] { dwa.Backward(3, history.data(), dy.data(), y.data()); }),

@@ -4,12 +4,11 @@
 #include "model/forward.h"
 
 #include "kernels/attention.h"
+#include "kernels/boundary.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/gelu.h"
-#include "kernels/layernorm.h"
-#include "kernels/residual.h"
 #include "kernels/rotary.h"
 #include "model/head.h"
 #include "model/passes.h"
@@ -17,39 +16,72 @@
 namespace denseformer {
 namespace {
 
-// X_i = block_i(Y_{i-1}), in two residual branches.
+// Block i up to what its second branch adds to the stream (a.delta); its first LayerNorm was made
+// with Y_{i-1}.
 void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Attend attend,
                   Activations& a) {
   const BlockTensors& w = model.tensors().blocks[i - 1];
   const PackedBlock& packed = model.packed(i);
   BlockActivations& b = a.block(i);
 
-  LayerNormForward(a.y(i - 1), w.ln_1_weight, w.ln_1_bias, b.ln_1, b.ln_1_mean, b.ln_1_rstd);
   LinearForward(b.ln_1, packed.qkv, w.qkv_bias, b.qkv);
   attend(i, b);
   LinearForward(b.attention, packed.proj, w.proj_bias, a.delta);
-  ResidualForward(a.y(i - 1), a.delta, w.gain_attn,
-                  PlaceDropout(dropout, i, DropoutPlace::kProjection), b.x_mid);
 
-  LayerNormForward(b.x_mid, w.ln_2_weight, w.ln_2_bias, b.ln_2, b.ln_2_mean, b.ln_2_rstd);
+  Boundary middle;  // x_mid = gain * Y_{i-1} + delta, ln_2 = LayerNorm(x_mid)
+  middle.stream = a.y(i - 1);
+  middle.delta = a.delta;
+  middle.gain = w.gain_attn;
+  middle.dropout = PlaceDropout(dropout, i, DropoutPlace::kProjection);
+  middle.x = b.x_mid;
+  middle.norm = {w.ln_2_weight, w.ln_2_bias, b.ln_2, b.ln_2_mean, b.ln_2_rstd};
+  BoundaryForward(middle);
+
   LinearForward(b.ln_2, packed.fc, w.fc_bias, b.fc);
   GeluForward(b.fc, b.gelu);
   LinearForward(b.gelu, packed.mlp_proj, w.mlp_proj_bias, a.delta);
-  ResidualForward(b.x_mid, a.delta, w.gain_mlp, PlaceDropout(dropout, i, DropoutPlace::kMlp),
-                  a.x(i));
 }
 
-// Keeps X_i for later averages and makes Y_i.
-void DepthForward(const Model& model, int i, Activations& a, const DepthObserver& observer) {
-  Tensor x = a.x(i);
-  if (!a.history(i).empty() && a.history(i).raw() != x.raw()) Convert(x, a.history(i));
+// The LayerNorm that reads Y_i.
+BoundaryNorm NextNorm(const Model& model, int i, Activations& a) {
+  const ModelTensors& w = model.tensors();
+  if (i == model.config().n_layer) {
+    return {w.ln_f_weight, w.ln_f_bias, a.ln_f, a.ln_f_mean, a.ln_f_rstd};
+  }
+  BlockActivations& next = a.block(i + 1);
+  return {w.blocks[i].ln_1_weight, w.blocks[i].ln_1_bias, next.ln_1, next.ln_1_mean,
+          next.ln_1_rstd};
+}
+
+// X_i = gain * x_mid + delta (depth 0: X_0 is there already), kept for later averages; Y_i; the
+// LayerNorm that reads it.
+void DepthForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a,
+                  const DepthObserver& observer) {
+  Boundary end;
+  if (i > 0) {
+    end.stream = a.block(i).x_mid;
+    end.delta = a.delta;
+    end.gain = model.tensors().blocks[i - 1].gain_mlp;
+    end.dropout = PlaceDropout(dropout, i, DropoutPlace::kMlp);
+  }
+  end.x = a.x(i);
+  if (!a.history(i).empty() && a.history(i).raw() != a.x(i).raw()) end.kept = a.history(i);
   Storage seen;  // for the observer only: Y_i may take the place of X_i
   if (observer) {
-    seen = Storage(x.bytes());
-    Convert(x, Tensor(static_cast<float*>(seen.data()), x.shape()));
+    BoundaryForward(end);
+    seen = Storage(end.x.bytes());
+    Convert(end.x, Tensor(static_cast<float*>(seen.data()), end.x.shape()));
+    end.delta = end.kept = Tensor();
   }
-  if (model.pattern().has_module(i)) a.averager().Forward(i, x, a.history(), a.y(i));
-  if (observer) observer(i, Tensor(static_cast<float*>(seen.data()), x.shape()), a.y(i));
+  if (model.pattern().has_module(i)) {
+    end.averager = &a.averager();
+    end.depth = i;
+    end.history = a.history();
+    end.y = a.y(i);
+  }
+  end.norm = NextNorm(model, i, a);
+  BoundaryForward(end);
+  if (observer) observer(i, Tensor(static_cast<float*>(seen.data()), end.x.shape()), a.y(i));
 }
 
 }  // namespace
@@ -87,18 +119,15 @@ void CheckBatch(const Model& model, const Batch& batch) {
 
 void ForwardRows(const Model& model, std::span<const int32_t> tokens, const DropoutOptions& dropout,
                  Attend attend, Activations& a, const DepthObserver& observer) {
-  const ModelTensors& w = model.tensors();
-  const int depth = model.config().n_layer;
   a.averager().StartForward(a.alphas);
 
-  EmbeddingForward(tokens, w.wte, a.x(0));
+  EmbeddingForward(tokens, model.tensors().wte, a.x(0));
   ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.x(0));
-  DepthForward(model, 0, a, observer);
-  for (int i = 1; i <= depth; ++i) {
+  DepthForward(model, 0, dropout, a, observer);
+  for (int i = 1; i <= model.config().n_layer; ++i) {
     BlockForward(model, i, dropout, attend, a);
-    DepthForward(model, i, a, observer);
+    DepthForward(model, i, dropout, a, observer);
   }
-  LayerNormForward(a.y(depth), w.ln_f_weight, w.ln_f_bias, a.ln_f, a.ln_f_mean, a.ln_f_rstd);
 }
 
 void ForwardToNorm(const Model& model, const Batch& batch, const DropoutOptions& dropout,
