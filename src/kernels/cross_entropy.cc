@@ -14,9 +14,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "base/parallel.h"
-#include "kernels/exp-inl.h"
+#include "kernels/exp2-inl.h"
 #include "kernels/simd.h"
 #include "kernels/vector_loop-inl.h"
 
@@ -64,7 +65,8 @@ HWY_INLINE SoftmaxSum SumRow(const T* x, int64_t n) {
     const float largest = std::max(total.largest, LargestOf(x + at, count));
     const auto shift = hn::Set(d, largest);
     const float sum = SumLanes(d, SumVectors(d, count, [&](int64_t i, auto lanes) HWY_ATTR {
-                                 return Exp(d, hn::Sub(LoadLanes(d, x + at + i, lanes), shift));
+                                 return ExpOfNegative</*kPrecise=*/true>(
+                                     d, hn::Sub(shift, LoadLanes(d, x + at + i, lanes)));
                                }));
     if (total.sum != 0) {
       total.sum *= std::exp(static_cast<double>(total.largest) - static_cast<double>(largest));
@@ -99,7 +101,8 @@ HWY_INLINE void GradRow(const T* x, const SoftmaxSum& total, int64_t target, flo
   const auto factor = hn::Set(d, static_cast<float>(scale / total.sum));
   const float logit = static_cast<float>(x[target]);
   ForEachVector(d, n, [&](int64_t i, auto lanes) HWY_ATTR {
-    const auto p = Exp(d, hn::Sub(LoadLanes(d, x + i, lanes), shift));
+    const auto p =
+        ExpOfNegative<std::is_same_v<G, float>>(d, hn::Sub(shift, LoadLanes(d, x + i, lanes)));
     StoreLanes(d, hn::Mul(p, factor), out + i, lanes);
   });
   // Near certainty 1 - p is what matters: in fp64, where it does not cancel to 0 so soon.
