@@ -25,9 +25,11 @@ constexpr int64_t kTileRows = 16;              // rows of a left tile, columns o
 constexpr int64_t kTileK = 32;                 // terms of a tile
 constexpr int64_t kTile = kTileRows * kTileK;  // elements: 1 KB
 constexpr int64_t kBlock = 2 * kTileRows;      // rows and columns of a register block
-constexpr int64_t kDepthTiles = 12;            // of k in one go: the right panel then stays in L1
-constexpr int64_t kLeftBytes = int64_t{512} << 10;  // packed rows of a thread: a share of L2
-constexpr int64_t kAccumulateTiles = 64;  // of k in one go when both operands are packed per call
+constexpr int64_t kLines = 16;                 // cache lines of a tile
+// Packed rows of a thread that stay in L2 while the right operand passes by.
+constexpr int64_t kLeftBytes = int64_t{512} << 10;
+// Terms in one go where both operands are packed for each call.
+constexpr int64_t kAccumulateTiles = 64;
 
 int64_t DivUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -50,10 +52,23 @@ class TileScope {
   ~TileScope() { _tile_release(); }
 };
 
-// c [32, 32] (rows `stride` floats apart) = or += two left panels times two right panels, `depth`
-// tiles each.
+// Brings what the next register blocks need from memory into L2 while this one is computed.
+struct Prefetch {
+  const bf16* from = nullptr;
+  int64_t lines = 0;  // for each step along k
+
+  void Step(int64_t t) const {
+    for (int64_t i = 0; i < lines; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + (t * lines + i) * 32), _MM_HINT_T1);
+    }
+  }
+};
+
+// c [32, 32] (rows `stride` floats apart) = or += two left panels times two right panels of `tiles`
+// tiles.
 inline void MultiplyBlock(const bf16* a0, const bf16* a1, const bf16* b0, const bf16* b1,
-                          int64_t depth, bool accumulate, float* c, int64_t stride) {
+                          int64_t tiles, const Prefetch& prefetch, bool accumulate, float* c,
+                          int64_t stride) {
   const int64_t bytes = stride * 4;
   if (accumulate) {
     _tile_loadd(0, c, bytes);
@@ -66,7 +81,7 @@ inline void MultiplyBlock(const bf16* a0, const bf16* a1, const bf16* b0, const 
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (int64_t t = 0; t < depth; ++t) {
+  for (int64_t t = 0; t < tiles; ++t) {
     _tile_loadd(4, a0 + t * kTile, 64);
     _tile_loadd(6, b0 + t * kTile, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -75,6 +90,7 @@ inline void MultiplyBlock(const bf16* a0, const bf16* a1, const bf16* b0, const 
     _tile_loadd(5, a1 + t * kTile, 64);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    prefetch.Step(t);
   }
   _tile_stored(0, c, bytes);
   _tile_stored(1, c + kTileRows, bytes);
@@ -82,26 +98,31 @@ inline void MultiplyBlock(const bf16* a0, const bf16* a1, const bf16* b0, const 
   _tile_stored(3, c + kTileRows * stride + kTileRows, bytes);
 }
 
-// As MultiplyBlock for at most 16 rows: one left panel.
-inline void MultiplyRow(const bf16* a0, const bf16* b0, const bf16* b1, int64_t depth,
-                        bool accumulate, float* c, int64_t stride) {
-  const int64_t bytes = stride * 4;
-  if (accumulate) {
-    _tile_loadd(0, c, bytes);
-    _tile_loadd(1, c + kTileRows, bytes);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-  }
-  for (int64_t t = 0; t < depth; ++t) {
+// c [16, 32] = one left panel times two right panels: for a few rows, where reading the right
+// operand is all that takes time.
+inline void MultiplyRow(const bf16* a0, const bf16* b0, const bf16* b1, int64_t tiles,
+                        const Prefetch& prefetch, float* c, int64_t stride) {
+  _tile_zero(0);
+  _tile_zero(1);
+  for (int64_t t = 0; t < tiles; ++t) {
     _tile_loadd(4, a0 + t * kTile, 64);
     _tile_loadd(6, b0 + t * kTile, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, b1 + t * kTile, 64);
     _tile_dpbf16ps(1, 4, 7);
+    prefetch.Step(t);
   }
-  _tile_stored(0, c, bytes);
-  _tile_stored(1, c + kTileRows, bytes);
+  _tile_stored(0, c, stride * 4);
+  _tile_stored(1, c + kTileRows, stride * 4);
+}
+
+// The share of the two panels at `next` that block number `number` of `blocks` fetches.
+Prefetch ShareOfPanels(const bf16* next, int64_t tiles, int64_t number, int64_t blocks) {
+  if (next == nullptr) return {};
+  const int64_t lines = DivUp(2 * kLines, blocks);
+  const int64_t first = number * lines * tiles;
+  if (first >= 2 * kLines * tiles) return {};
+  return {next + first * 32, lines};
 }
 
 __mmask16 FirstLanes(int64_t n) { return static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1u << n) - 1); }
@@ -243,71 +264,92 @@ struct Part {
   int64_t row, rows, panel, panels;
 };
 
-// One part of y = x * right. The left rows are packed once and stay in L2; for each pair of right
-// panels the sums of all rows are kept in `sums` while k advances.
-void MultiplyPart(const Tensor& x, const bf16* right, const float* bias, const Tensor& y,
-                  const Part& part) {
-  const int64_t k = x.cols(), tiles = DivUp(k, kTileK);
-  const int64_t most_rows =
+// Rows of a left block for `tiles` tiles of k.
+int64_t LeftRows(int64_t tiles, int64_t rows) {
+  const int64_t most =
       std::max<int64_t>(kBlock, kLeftBytes / (tiles * kTileK * 2) / kBlock * kBlock);
-  const int64_t block_rows = std::min(most_rows, DivUp(part.rows, kBlock) * kBlock);
-  thread_local Storage left_storage, sums_storage;
-  bf16* left = Scratch<bf16>(left_storage, block_rows * tiles * kTileK);
-  float* sums = Scratch<float>(sums_storage, block_rows * kBlock);
-  const TileScope scope;
-  for (int64_t row = part.row; row < part.row + part.rows; row += block_rows) {
-    const int64_t rows = std::min(block_rows, part.row + part.rows - row);
-    const int64_t left_panels = DivUp(rows, kTileRows);
-    for (int64_t p = 0; p < left_panels; ++p) {
-      PackLeftPanel(x.As<const bf16>() + (row + p * kTileRows) * k,
-                    std::min(kTileRows, rows - p * kTileRows), k, left + p * tiles * kTile);
-    }
-    for (int64_t panel = part.panel; panel < part.panel + part.panels; panel += 2) {
-      const bf16* b0 = right + panel * tiles * kTile;
-      // A lone last panel is multiplied twice; the second result is not written.
-      const bf16* b1 = panel + 1 < part.panel + part.panels ? b0 + tiles * kTile : b0;
-      for (int64_t t = 0; t < tiles; t += kDepthTiles) {
-        const int64_t depth = std::min(kDepthTiles, tiles - t);
-        for (int64_t p = 0; p < left_panels; p += 2) {
-          const bf16* a0 = left + (p * tiles + t) * kTile;
-          float* c = sums + p * kTileRows * kBlock;
-          if (p + 1 < left_panels) {
-            MultiplyBlock(a0, a0 + tiles * kTile, b0 + t * kTile, b1 + t * kTile, depth, t > 0, c,
-                          kBlock);
-          } else {
-            MultiplyRow(a0, b0 + t * kTile, b1 + t * kTile, depth, t > 0, c, kBlock);
-          }
-        }
+  return std::min(most, DivUp(rows, kBlock) * kBlock);
+}
+
+// Packed left rows times panels [panel, panel + panels) of `right`, to rows [row, row + rows) of y.
+void MultiplyPanels(const bf16* left, int64_t tiles, const bf16* right, const float* bias,
+                    const Tensor& y, const Part& part) {
+  alignas(64) float sums[kBlock * kBlock];
+  const int64_t left_panels = DivUp(part.rows, kTileRows), blocks = DivUp(left_panels, 2);
+  const int64_t end = part.panel + part.panels;
+  for (int64_t panel = part.panel; panel < end; panel += 2) {
+    const bf16* b0 = right + panel * tiles * kTile;
+    // A lone last panel is multiplied twice; the second result is not written.
+    const bf16* b1 = panel + 1 < end ? b0 + tiles * kTile : b0;
+    const bf16* next = panel + 3 < end ? b0 + 2 * tiles * kTile : nullptr;
+    const int64_t column = panel * kTileRows, cols = std::min(kBlock, y.cols() - column);
+    for (int64_t p = 0; p < left_panels; p += 2) {
+      const bf16* a0 = left + p * tiles * kTile;
+      const Prefetch prefetch = ShareOfPanels(next, tiles, p / 2, blocks);
+      if (p + 1 < left_panels) {
+        MultiplyBlock(a0, a0 + tiles * kTile, b0, b1, tiles, prefetch, false, sums, kBlock);
+      } else {
+        MultiplyRow(a0, b0, b1, tiles, prefetch, sums, kBlock);
       }
-      const int64_t column = panel * kTileRows;
-      WriteBlock(sums, kBlock, rows, std::min(kBlock, y.cols() - column), bias, y, row, column);
+      WriteBlock(sums, kBlock, std::min(kBlock, part.rows - p * kTileRows), cols, bias, y,
+                 part.row + p * kTileRows, column);
     }
   }
 }
 
-// Left panels [first, last) of c += left * right over `depth` tiles of k.
+// One part of y = x * right. The left rows are packed once and stay in L2.
+void MultiplyPart(const Tensor& x, const bf16* right, const float* bias, const Tensor& y,
+                  const Part& part) {
+  const int64_t k = x.cols(), tiles = DivUp(k, kTileK), block_rows = LeftRows(tiles, part.rows);
+  thread_local Storage left_storage;
+  bf16* left = Scratch<bf16>(left_storage, block_rows * tiles * kTileK);
+  const TileScope scope;
+  for (int64_t row = part.row; row < part.row + part.rows; row += block_rows) {
+    const int64_t rows = std::min(block_rows, part.row + part.rows - row);
+    for (int64_t p = 0; p * kTileRows < rows; ++p) {
+      PackLeftPanel(x.As<const bf16>() + (row + p * kTileRows) * k,
+                    std::min(kTileRows, rows - p * kTileRows), k, left + p * tiles * kTile);
+    }
+    MultiplyPanels(left, tiles, right, bias, y, {row, rows, part.panel, part.panels});
+  }
+}
+
+// One register block of c += left * right at (row, column), where it may reach over the edge of c.
+void AccumulateEdge(const bf16* a0, const bf16* a1, const bf16* b0, const bf16* b1, int64_t tiles,
+                    int64_t rows, int64_t cols, float* to, int64_t stride) {
+  alignas(64) float sums[kBlock * kBlock];
+  MultiplyBlock(a0, a1, b0, b1, tiles, {}, false, sums, kBlock);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < cols; ++i) to[r * stride + i] += sums[r * kBlock + i];
+  }
+}
+
+// Left panels [first, last) of c += left * right.
 void AccumulatePart(const bf16* left, const bf16* right, int64_t tiles, int64_t first, int64_t last,
                     const Tensor& c) {
   const int64_t m = c.rows(), n = c.cols(), right_panels = DivUp(n, kTileRows);
-  alignas(64) float edge[kBlock * kBlock];
+  const int64_t block_panels = LeftRows(tiles, m) / kTileRows;
   const TileScope scope;
-  for (int64_t q = 0; q < right_panels; q += 2) {
-    const bf16* b0 = right + q * tiles * kTile;
-    const bf16* b1 = q + 1 < right_panels ? b0 + tiles * kTile : b0;
-    for (int64_t p = first; p < last; p += 2) {
-      const bf16* a0 = left + p * tiles * kTile;
-      const bf16* a1 = p + 1 < last ? a0 + tiles * kTile : a0;
-      const int64_t row = p * kTileRows, column = q * kTileRows;
-      const int64_t rows = std::min({kBlock, m - row, (last - p) * kTileRows}),
-                    cols = std::min(kBlock, n - column);
-      float* to = c.f32() + row * n + column;
-      if (rows == kBlock && cols == kBlock) {
-        MultiplyBlock(a0, a1, b0, b1, tiles, true, to, n);
-        continue;
-      }
-      MultiplyBlock(a0, a1, b0, b1, tiles, false, edge, kBlock);
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t i = 0; i < cols; ++i) to[r * n + i] += edge[r * kBlock + i];
+  for (int64_t begin = first; begin < last; begin += block_panels) {
+    const int64_t end = std::min(last, begin + block_panels);
+    for (int64_t q = 0; q < right_panels; q += 2) {
+      const bf16* b0 = right + q * tiles * kTile;
+      const bf16* b1 = q + 1 < right_panels ? b0 + tiles * kTile : b0;
+      const bf16* next = q + 3 < right_panels ? b0 + 2 * tiles * kTile : nullptr;
+      for (int64_t p = begin; p < end; p += 2) {
+        const bf16* a0 = left + p * tiles * kTile;
+        const bf16* a1 = p + 1 < end ? a0 + tiles * kTile : a0;
+        const int64_t row = p * kTileRows, column = q * kTileRows;
+        const int64_t rows = std::min({kBlock, m - row, (end - p) * kTileRows}),
+                      cols = std::min(kBlock, n - column);
+        float* to = c.f32() + row * n + column;
+        if (rows < kBlock || cols < kBlock) {
+          AccumulateEdge(a0, a1, b0, b1, tiles, rows, cols, to, n);
+        } else {
+          const Prefetch prefetch =
+              ShareOfPanels(next, tiles, (p - begin) / 2, DivUp(end - begin, 2));
+          MultiplyBlock(a0, a1, b0, b1, tiles, prefetch, true, to, n);
+        }
       }
     }
   }
