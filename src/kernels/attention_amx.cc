@@ -136,8 +136,8 @@ void Forward::Softmax(size_t before, size_t count, size_t padded) {
   for (size_t row = 0; row < count; ++row) {
     const size_t seen = before + row + 1;
     if (head.dropout.enabled()) {
-      FillDropoutScales(head.dropout, head.dropout_index + (seen - 1) * size.length,
-                        static_cast<int64_t>(seen), mask);
+      head.dropout.FillScales(head.dropout_index + (seen - 1) * size.length,
+                              static_cast<int64_t>(seen), mask);
     }
     bf16* const p_row = p + row / 16 * (size.keys / 32) * kTileElements + row % 16 * 32;
     const __m512 sum = Probabilities(scores + row * score_stride(), seen, padded, c, maxima[row],

@@ -116,8 +116,8 @@ void Backward::FillMask(size_t key, size_t block) {
   float row_mask[kBlock];
   for (size_t i = 0; i < kBlock; ++i) {
     const size_t row = block * kBlock + i;
-    FillDropoutScales(head.dropout, head.dropout_index + row * size.length + key * kBlock, kBlock,
-                      row_mask);
+    head.dropout.FillScales(head.dropout_index + row * size.length + key * kBlock, kBlock,
+                            row_mask);
     for (size_t j = 0; j < kBlock; ++j) mask[j * kBlock + i] = row_mask[j];
   }
 }

@@ -55,9 +55,6 @@ bool AttentionHeadForwardAmx(const AttentionHead<bf16>& head, bf16* out, float* 
 bool AttentionHeadBackwardAmx(const AttentionHead<bf16>& head,
                               const AttentionHeadGradients<bf16>& gradients);
 
-// Writes dropout.Scale(index + i) for i in [0, count).
-void FillDropoutScales(const Dropout& dropout, uint64_t index, int64_t count, float* scales);
-
 }  // namespace denseformer
 
 #endif  // DENSEFORMER_KERNELS_ATTENTION_HEAD_H_

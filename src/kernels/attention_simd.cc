@@ -148,8 +148,8 @@ void Forward(const AttentionHead<E>& head, E* out, float* lse) {
         lse[done + row] = static_cast<float>(max + std::log(static_cast<double>(sum)));
       }
       if (head.dropout.enabled()) {
-        FillDropoutScales(head.dropout, head.dropout_index + (count - 1) * size.length,
-                          static_cast<int64_t>(count), mask);
+        head.dropout.FillScales(head.dropout_index + (count - 1) * size.length,
+                                static_cast<int64_t>(count), mask);
         MultiplyRow(mask, count, p);
       }
     }
@@ -221,8 +221,8 @@ void Backward(const AttentionHead<E>& head, const AttentionHeadGradients<E>& gra
     for (size_t row = 0; row < rows; ++row) {
       const size_t count = first + row + 1;
       if (head.dropout.enabled()) {
-        FillDropoutScales(head.dropout, head.dropout_index + (count - 1) * size.length,
-                          static_cast<int64_t>(count), mask);
+        head.dropout.FillScales(head.dropout_index + (count - 1) * size.length,
+                                static_cast<int64_t>(count), mask);
       }
       const float delta =
           Dot(gradients.out + (first + row) * out_stride, douts + row * size.cols, size.head_size);
@@ -279,17 +279,6 @@ void AttentionHeadBackward(const AttentionHead<float>& head,
 void AttentionHeadBackward(const AttentionHead<bf16>& head,
                            const AttentionHeadGradients<bf16>& gradients) {
   DF_DYNAMIC_DISPATCH(BackwardBF16)(head, gradients);
-}
-
-void FillDropoutScales(const Dropout& dropout, uint64_t index, int64_t count, float* scales) {
-  const float kept = 1.0f / (1.0f - dropout.probability);
-  Random4 bits{};
-  for (int64_t i = 0; i < count; ++i) {
-    const uint64_t n = index + static_cast<uint64_t>(i);
-    if (i == 0 || n % 4 == 0) bits = Philox(dropout.seed, dropout.stream, n / 4);
-    const float uniform = static_cast<float>(bits[n % 4] >> 8) * 0x1p-24f;
-    scales[i] = uniform < dropout.probability ? 0.0f : kept;
-  }
 }
 
 }  // namespace denseformer

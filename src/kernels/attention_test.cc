@@ -32,7 +32,9 @@ struct Result {
   Doubles out, lse;
 };
 
-Dropout DropoutOf(const Case& c) { return {.probability = c.dropout, .seed = 5, .stream = 9}; }
+Dropout DropoutOf(const Case& c) {
+  return {.probability = c.dropout, .seed = 5, .stream = 9, .first = 6};
+}
 
 // Calls fn(b, h, i) for every row of every head.
 template <class F>

@@ -18,7 +18,8 @@ const Dropout kOff{};
 const Dropout kOn{.probability = 0.3f, .seed = 5, .stream = 77};
 
 TEST(Dropout, FillScalesIsScale) {
-  for (uint64_t start : {uint64_t{0}, uint64_t{1}, uint64_t{6}, (uint64_t{1} << 34) + 3}) {
+  for (uint64_t start :
+       {uint64_t{0}, uint64_t{1}, uint64_t{6}, (uint64_t{1} << 34) - 5, (uint64_t{1} << 34) + 3}) {
     for (int64_t n : {0, 1, 3, 4, 5, 64, 1001}) {
       Buffer scales(DType::kF32, {n});
       kOn.FillScales(start, n, scales.tensor().f32());
