@@ -197,7 +197,7 @@ CorpusReader::Batch CorpusReader::ReadBatch() {
   size_t bytes = 0;
   CorpusChunk chunk;
   while (bytes < options_.batch_bytes && Next(&chunk)) {
-    bytes += chunk.text.size();
+    bytes += chunk.text.size() + sizeof(CorpusChunk);  // many tiny documents take memory, too
     batch.chunks.push_back(std::move(chunk));
   }
   batch.consumed = finished_bytes_ + (source_ ? source_->consumed() : 0);

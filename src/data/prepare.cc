@@ -68,10 +68,17 @@ class TokenWriter {
   explicit TokenWriter(const std::string& path) : file_(path) {}
 
   void Write(const std::vector<char>& packed, int width) {
-    file_.Write(packed.data(), packed.size());
-    hasher_.Add(packed.data(), packed.size());
+    buffer_.insert(buffer_.end(), packed.begin(), packed.end());
     meta.tokens += static_cast<int64_t>(packed.size()) / width;
+    if (buffer_.size() >= kBufferBytes) Flush();
   }
+  // Documents may be tiny, so tokens are written in larger blocks.
+  void Flush() {
+    file_.Write(buffer_.data(), buffer_.size());
+    hasher_.Add(buffer_.data(), buffer_.size());
+    buffer_.clear();
+  }
+  // Both only after Flush.
   const std::string& temporary_path() { return file_.out().path(); }
   void Commit() { file_.Commit(); }
   std::string Hash() const { return hasher_.Hex(); }
@@ -79,8 +86,10 @@ class TokenWriter {
   TokenFileMeta meta;
 
  private:
+  static constexpr size_t kBufferBytes = 256 << 10;
   AtomicFile file_;
   Hasher hasher_;
+  std::vector<char> buffer_;
 };
 
 template <class T>
@@ -130,6 +139,8 @@ class Preparer {
       }
       progress.Update(static_cast<double>(corpus.consumed_bytes()) / 1e6);
     }
+    train->Flush();
+    if (val != nullptr) val->Flush();
   }
 
   TokenType type() const { return type_; }
@@ -189,6 +200,7 @@ void SplitTail(const Tokenizer& tokenizer, TokenType type, double share, TokenWr
       }
       val->Write(packed, width);
     }
+    val->Flush();
   }
   fs::resize_file(train->temporary_path(), static_cast<uint64_t>(keep * width));
   val->meta.documents = 1;

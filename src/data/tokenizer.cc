@@ -101,24 +101,34 @@ Tokenizer Tokenizer::Bytes() {
 
 std::vector<int32_t> Tokenizer::Encode(std::string_view text, SpecialTokens special) const {
   std::vector<int32_t> ids;
-  while (special == SpecialTokens::kRecognize && !text.empty()) {
-    // The leftmost special token, the longest where several start there.
-    size_t at = std::string_view::npos;
-    const std::pair<const std::string, int32_t>* first = nullptr;
-    for (const auto& candidate : impl_->data.special) {
-      const size_t found = text.find(candidate.first);
-      if (found == std::string_view::npos || found > at) continue;
-      if (found == at && candidate.first.size() < first->first.size()) continue;
-      at = found;
-      first = &candidate;
-    }
-    if (first == nullptr) break;
-    impl_->EncodeText(text.substr(0, at), &ids);
-    ids.push_back(first->second);
-    text.remove_prefix(at + first->first.size());
+  // Where each special token occurs next; looked for again only when the text has passed it.
+  struct Occurrence {
+    std::string_view name;
+    int32_t id;
+    size_t at;
+  };
+  std::vector<Occurrence> next;
+  if (special == SpecialTokens::kRecognize) {
+    for (const auto& [name, id] : impl_->data.special) next.push_back({name, id, text.find(name)});
   }
-  impl_->EncodeText(text, &ids);
-  return ids;
+  size_t done = 0;
+  for (;;) {
+    // The leftmost one, the longest where several start there.
+    const Occurrence* first = nullptr;
+    for (Occurrence& candidate : next) {
+      if (candidate.at < done) candidate.at = text.find(candidate.name, done);
+      if (candidate.at == std::string_view::npos) continue;
+      if (first == nullptr || candidate.at < first->at ||
+          (candidate.at == first->at && candidate.name.size() > first->name.size())) {
+        first = &candidate;
+      }
+    }
+    const size_t stop = first == nullptr ? text.size() : first->at;
+    impl_->EncodeText(text.substr(done, stop - done), &ids);
+    if (first == nullptr) return ids;
+    ids.push_back(first->id);
+    done = stop + first->name.size();
+  }
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids) const {

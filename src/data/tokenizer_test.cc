@@ -93,6 +93,18 @@ TEST(TokenizerTest, SpecialTokensOnlyWhereAskedFor) {
   EXPECT_EQ(tokenizer.Decode(special), text);
 }
 
+TEST(TokenizerTest, LongestOfSeveralSpecialTokens) {
+  TokenizerData data = BareBytes();
+  for (const char* name : {"<a>", "<a>b", "<c>"}) {
+    data.special[name] = static_cast<int32_t>(data.tokens.size());
+    data.tokens.push_back(name);
+  }
+  const Tokenizer tokenizer(data);
+  EXPECT_EQ(tokenizer.Encode("<c><a><a>b<c", SpecialTokens::kRecognize),
+            (Ids{258, 256, 257, '<', 'c'}));
+  EXPECT_EQ(tokenizer.Encode("", SpecialTokens::kRecognize), Ids{});
+}
+
 TEST(TokenizerTest, UnknownIdNamesItsPosition) {
   EXPECT_EQ(ErrorOf([] {
               Small().Decode(Ids{1, 2, 263});
