@@ -144,28 +144,7 @@ void BM_ResidualBackward(benchmark::State& state) {
   });
 }
 
-// What the fused passes save: `fused` 0 runs the kernels one after the other.
-void BM_ResidualNormForward(benchmark::State& state) {
-  Tensors make;
-  const Tensor x = make.Normal(DType::kF32, {kRows, kWidth});
-  const Tensor delta = make.Normal(DType::kBF16, {kRows, kWidth});
-  const Tensor y = make.Normal(DType::kF32, {kRows, kWidth});
-  const Tensor weight = make.Normal(DType::kF32, {kWidth});
-  const Tensor out = make.Normal(DType::kBF16, {kRows, kWidth});
-  const Tensor mean = make.Normal(DType::kF32, {kRows}), rstd = make.Normal(DType::kF32, {kRows});
-  const bool fused = state.range(0) != 0;
-  Compare(state,
-          {.read = {BytesOf(x), BytesOf(delta)}, .update = {}, .write = {BytesOf(y), BytesOf(out)}},
-          [&] {
-            if (fused) {
-              ResidualNormForward({x, delta, {}, {}, y, {}, weight, {}, out, mean, rstd});
-            } else {
-              ResidualForward(x, delta, {}, {}, y);
-              LayerNormForward(y, weight, {}, out, mean, rstd);
-            }
-          });
-}
-
+// What the fused pass saves: `fused` 0 runs the kernels one after the other.
 void BM_ResidualNormBackward(benchmark::State& state) {
   Tensors make;
   const Tensor dout = make.Normal(DType::kBF16, {kRows, kWidth});
@@ -264,12 +243,6 @@ BENCHMARK(BM_ResidualForward)
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_ResidualBackward)->UseManualTime()->Unit(benchmark::kMicrosecond);
-BENCHMARK(BM_ResidualNormForward)
-    ->Arg(0)
-    ->Arg(1)
-    ->ArgName("fused")
-    ->UseManualTime()
-    ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_ResidualNormBackward)
     ->Arg(0)
     ->Arg(1)

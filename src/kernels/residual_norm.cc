@@ -1,5 +1,4 @@
-// Residual connection and LayerNorm in one pass: per row, the steps of residual.cc and layernorm.cc
-// while the row is in the first cache.
+// Per row, the steps of layernorm.cc and residual.cc while it is in the first cache.
 #include "kernels/residual_norm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,40 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace denseformer {
 namespace HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
 
 float GainOf(const Tensor& gain) { return gain.empty() ? 1.0f : gain.f32()[0]; }
-
-template <class Delta, class Out>
-void ForwardRows(const ResidualNorm& a, int64_t begin, int64_t end) {
-  const hn::ScalableTag<float> d;
-  const int64_t cols = a.y.cols();
-  const float gain = GainOf(a.gain);
-  for (int64_t n = begin; n < end; ++n) {
-    const int64_t at = n * cols;
-    float* y = a.y.f32();
-    ResidualElements(a.x.f32(), a.delta.As<Delta>(), gain, a.dropout, y, at, at + cols);
-    if (!a.history.empty()) {
-      bf16* history = a.history.As<bf16>() + at;
-      ForEachVector(d, cols, [&](int64_t i, auto lanes) HWY_ATTR {
-        StoreLanes(d, LoadLanes(d, y + at + i, lanes), history + i, lanes);
-      });
-    }
-    if (a.weight.empty()) continue;
-    LayerNormRow(y + at, a.weight.f32(), a.bias.empty() ? nullptr : a.bias.f32(), cols,
-                 a.out.As<Out>() + at, a.mean.empty() ? nullptr : a.mean.f32() + n,
-                 a.rstd.empty() ? nullptr : a.rstd.f32() + n);
-  }
-}
-
-void ForwardRange(const ResidualNorm& a, int64_t begin, int64_t end) {
-  const bool f32_delta = a.delta.dtype() == DType::kF32;
-  if (a.out.dtype() == DType::kF32) {
-    (f32_delta ? ForwardRows<float, float> : ForwardRows<bf16, float>)(a, begin, end);
-  } else {
-    (f32_delta ? ForwardRows<float, bf16> : ForwardRows<bf16, bf16>)(a, begin, end);
-  }
-}
 
 // Rows [begin, end) of a partition; its sums go to `sums` [2 * D], that of the gain to `dgain`.
 template <class Delta, class Out>
@@ -96,26 +63,9 @@ HWY_AFTER_NAMESPACE();
 namespace denseformer {
 namespace {
 
-HWY_EXPORT(ForwardRange);
 HWY_EXPORT(BackwardRange);
 
 }  // namespace
-
-void ResidualNormForward(const ResidualNorm& a) {
-  const int64_t rows = a.y.rows(), cols = a.y.cols();
-  DF_CHECK(a.x.count() == a.y.count() && a.delta.count() == a.y.count());
-  DF_CHECK(a.gain.empty() || a.gain.count() == 1);
-  DF_CHECK(a.history.empty() || a.history.count() == a.y.count());
-  if (!a.weight.empty()) {
-    DF_CHECK(a.weight.count() == cols && a.out.count() == a.y.count());
-    DF_CHECK(a.bias.empty() || a.bias.count() == cols);
-    DF_CHECK(a.mean.empty() || a.mean.count() == rows);
-    DF_CHECK(a.rstd.empty() || a.rstd.count() == rows);
-  }
-  ParallelFor(rows, /*grain=*/8, [&](int64_t begin, int64_t end, int) {
-    DF_DYNAMIC_DISPATCH(ForwardRange)(a, begin, end);
-  });
-}
 
 int64_t ResidualNormScratch(int64_t cols) {
   return LayerNormScratch(cols) + kMostLayerNormPartitions;

@@ -1,6 +1,7 @@
-// The residual connection (residual.h) and the LayerNorm (layernorm.h) that reads its result, in
-// one pass over the rows; and the same two in the backward pass. What the separate kernels would
-// give, with the row between them in cache.
+// The backward passes of a LayerNorm (layernorm.h) and of the residual connection (residual.h)
+// whose result it reads, in one pass over the rows: what LayerNormBackward and then
+// ResidualBackward would give, with the row between them in cache. boundary.h is the same for the
+// forward pass.
 #ifndef DENSEFORMER_KERNELS_RESIDUAL_NORM_H_
 #define DENSEFORMER_KERNELS_RESIDUAL_NORM_H_
 
@@ -8,24 +9,6 @@
 #include "tensor/tensor.h"
 
 namespace denseformer {
-
-struct ResidualNorm {
-  Tensor x;         // [N, D] fp32
-  Tensor delta;     // [N, D] fp32 or bf16
-  Tensor gain;      // [1] fp32 or empty (1)
-  Dropout dropout;  // of delta
-  Tensor y;         // [N, D] fp32 = gain * x + dropout(delta); may alias x
-  Tensor history;   // [N, D] bf16, a rounded copy of y; empty: none
-
-  // LayerNorm of y; without a weight it is left out.
-  Tensor weight;  // [D] fp32, or empty
-  Tensor bias;    // [D] fp32, or empty
-  Tensor out;     // [N, D] fp32 or bf16
-  Tensor mean;    // [N] fp32, may be empty
-  Tensor rstd;    // [N] fp32, may be empty
-};
-
-void ResidualNormForward(const ResidualNorm& pass);
 
 struct ResidualNormGradients {
   // LayerNorm: as in LayerNormBackward.

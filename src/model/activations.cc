@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/layernorm.h"
 #include "kernels/residual.h"
+#include "kernels/residual_norm.h"
 #include "kernels/rotary.h"
 
 namespace denseformer {
@@ -64,8 +64,8 @@ Activations::Activations(const ModelConfig& config, const DepthPattern& pattern,
   losses.resize(arena_->measuring() ? 0 : max_rows_);
   averager_.emplace(pattern_, max_rows_, config_.n_embd, *arena_);
   rotary = arena_->Allocate(DType::kF32, {max_length_, config_.head_size()});
-  scratch =
-      arena_->Allocate(DType::kF32, {std::max(LayerNormScratch(config_.n_embd), kResidualScratch)});
+  scratch = arena_->Allocate(DType::kF32,
+                             {std::max(ResidualNormScratch(config_.n_embd), kResidualScratch)});
   fixed_ = arena_->Mark();
   LayOut();
 }

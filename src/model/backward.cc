@@ -5,6 +5,7 @@
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
+#include "kernels/residual_norm.h"
 #include "kernels/rotary.h"
 #include "model/head.h"
 #include "model/passes.h"
@@ -39,12 +40,24 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Act
   GeluBackward(b.fc, a.dfc, a.dfc);
   LinearBackwardParameters(a.dfc, b.ln_2, dw.fc_weight, dw.fc_bias);
   LinearBackwardInput(a.dfc, packed.fc, a.dnorm);
-  LayerNormBackward(a.dnorm, b.x_mid, w.ln_2_weight, b.ln_2_mean, b.ln_2_rstd,
-                    {a.dx, a.dx, dw.ln_2_weight, dw.ln_2_bias, a.scratch});
+  ResidualNormGradients middle;  // ln_2 = LayerNorm(x_mid), x_mid = gain * Y_{i-1} + delta
+  middle.dout = a.dnorm;
+  middle.y = b.x_mid;
+  middle.weight = w.ln_2_weight;
+  middle.mean = b.ln_2_mean;
+  middle.rstd = b.ln_2_rstd;
+  middle.dresidual = a.dx;
+  middle.dweight = dw.ln_2_weight;
+  middle.dbias = dw.ln_2_bias;
+  middle.x = a.y(i - 1);
+  middle.gain = w.gain_attn;
+  middle.dropout = PlaceDropout(dropout, i, DropoutPlace::kProjection);
+  middle.dx = a.dx;
+  middle.ddelta = a.delta;
+  middle.dgain = dw.gain_attn;
+  middle.scratch = a.scratch;
+  ResidualNormBackward(middle);
 
-  ResidualBackward(a.dx, a.y(i - 1), w.gain_attn,
-                   PlaceDropout(dropout, i, DropoutPlace::kProjection),
-                   {a.dx, a.delta, dw.gain_attn, a.scratch});
   LinearBackwardParameters(a.delta, b.attention, dw.proj_weight, dw.proj_bias);
   LinearBackwardInput(a.delta, packed.proj, a.dnorm);
   AttentionBackward(b.qkv, b.attention, b.lse, a.dnorm.Reshape(b.attention.shape()), heads,
