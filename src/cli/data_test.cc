@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <zstd.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -48,28 +49,26 @@ TEST(DataCommandTest, PrepareAndInfo) {
   EXPECT_NE(damaged.err.find("val.bin: checksum"), std::string::npos) << damaged.err;
 }
 
-TEST(DataCommandTest, InterruptedRunLeavesNothing) {
+TEST(DataCommandTest, InterruptedRunLeavesWhatWasThere) {
   const TemporaryDirectory dir;
-  OutputFile big(dir / "big.txt");
-  const std::string block(1 << 20, 'x');
-  for (int i = 0; i < 64; ++i) big.Write(block + "\n");
-  big.Close();
-  // The output directory of an earlier run stays as it was.
-  const std::vector<std::string> arguments = {"data",  "prepare",   "--tokenizer",   "bytes",
-                                              "--out", dir / "out", dir / "big.txt", "--quiet"};
-  ASSERT_EQ(RunProgram(arguments).status, 0);
-  const std::string before = ReadFile(dir / "out/meta.json");
-  const ProgramResult result =
-      RunProgram(arguments, "",
-                 "(sleep 0.05; kill -TERM $(cat " + (dir / "pid") + ")) & sh -c 'echo $$ >" +
-                     (dir / "pid") + "; exec \"$0\" \"$@\"'");
-  EXPECT_EQ(ReadFile(dir / "out/meta.json"), before);
-  if (result.status != 0) {
-    EXPECT_EQ(result.status, 130);
-    EXPECT_EQ(result.err, "error: data prepare: stopped by a signal\n");
-  }
-  const TokenFile train(dir / "out/train.bin");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir / "out"), {}), 4);
+  WriteFileAtomic(dir / "a.txt", "one two three\n");
+  const std::string out = dir / "out", fifo = dir / "fifo", pid = dir / "pid";
+  const auto arguments = [&](const std::string& input) {
+    return std::vector<std::string>{"data", "prepare", "--tokenizer", "bytes", "--out", out, input};
+  };
+  ASSERT_EQ(RunProgram(arguments(dir / "a.txt")).status, 0);
+  const std::string before = ReadFile(out + "/meta.json");
+  // The text comes through a pipe, and the signal in the middle of it.
+  const std::string words = "yes word | head -c 8000000; ";
+  const ProgramResult result = RunProgram(
+      arguments(fifo), "",
+      "mkfifo " + fifo + "; (" + words + "kill -TERM $(cat " + pid + "); " + words + ") >" + fifo +
+          " 2>/dev/null & sh -c 'echo $$ >" + pid + "; exec \"$0\" \"$@\"'");
+  EXPECT_EQ(result.status, 130);
+  EXPECT_EQ(result.err, "error: data prepare: stopped by a signal\n");
+  EXPECT_EQ(ReadFile(out + "/meta.json"), before);
+  EXPECT_EQ(TokenFile(out + "/train.bin").size(), 14);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(out), {}), 4);
 }
 
 TEST(DataCommandTest, MemoryDoesNotDependOnTheCorpus) {

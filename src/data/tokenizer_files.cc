@@ -17,7 +17,7 @@ using IdOfToken = std::unordered_map<std::string, int32_t>;
 using WrittenMerge = std::pair<std::string, std::string>;
 
 // Larger than any vocabulary there is; keeps a damaged id from asking for all memory.
-constexpr int64_t kMostTokens = int64_t{1} << 24;
+constexpr int64_t kMostTokens = int64_t{1} << 22;
 constexpr const char* kRemedy = "expected a byte-level BPE as in GPT-2";
 
 Json ParseJson(std::string_view text, const std::string& name) {
