@@ -115,6 +115,7 @@ void AddTableFlags(CLI::App& app, TrainCall& call) {
                               ? app.add_flag(row.flag, call.flags[i], row.help)
                               : app.add_option(row.flag, call.flags[i], row.help);
     option->group("[" + row.key.substr(0, row.key.find('.')) + "]");
+    option->take_last();
     if (row.type == "integer") option->type_name("INT");
     if (row.type == "number") option->type_name("NUMBER");
     call.flag_options.push_back(option);

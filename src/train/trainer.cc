@@ -85,13 +85,14 @@ class Trainer {
 
   const TrainRequest& request_;
   const TrainOptions& options_;
-  RunWriter writer_;
+  // What can be wrong in the request is found before the directory is made.
   TrainData data_;
+  TrainBatches batches_, sample_;
+  RunWriter writer_;
   Model model_;
   Activations activations_;
   Optimizer optimizer_;
   Schedule schedule_;
-  TrainBatches batches_, sample_;
   std::vector<int64_t> alpha_steps_;
   std::vector<int32_t> tokens_, targets_;
   GemmRate gemm_rate_;
@@ -105,16 +106,16 @@ class Trainer {
 Trainer::Trainer(const TrainRequest& request)
     : request_(request),
       options_(request.options),
-      writer_((CheckPlace(request), request.run)),
-      data_(options_.data, options_.model.vocab_size),
+      data_((CheckPlace(request), options_.data), options_.model.vocab_size),
+      batches_(data_.train, BatchesOf(options_, ParseBatchOrder(options_.order),
+                                      static_cast<uint64_t>(options_.seed))),
+      sample_(data_.validation, BatchesOf(options_, BatchOrder::kRandom, kSampleSeed)),
+      writer_(request.run),
       model_(options_.model, ComputeOf(options_), ModelUse::kTraining),
       activations_(model_, options_.batch_size / options_.accumulate, options_.model.seq_len,
                    ModelUse::kTraining),
       optimizer_(model_, options_),
       schedule_(options_.MakeSchedule()),
-      batches_(data_.train, BatchesOf(options_, ParseBatchOrder(options_.order),
-                                      static_cast<uint64_t>(options_.seed))),
-      sample_(data_.validation, BatchesOf(options_, BatchOrder::kRandom, kSampleSeed)),
       alpha_steps_(options_.AlphaSteps()),
       tokens_(static_cast<size_t>(activations_.max_rows())),
       targets_(tokens_.size()),
