@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <regex>
 #include <string>
 #include <thread>
 
@@ -23,8 +22,9 @@ int Occurrences(const std::string& text, const std::string& part) {
   return count;
 }
 
-bool Matches(const std::string& text, const char* pattern) {
-  return std::regex_match(text, std::regex(pattern));
+// Whether the text is `begin`, anything, and `end`.
+bool Matches(const std::string& text, const std::string& begin, const std::string& end) {
+  return text.size() >= begin.size() + end.size() && text.starts_with(begin) && text.ends_with(end);
 }
 
 // Columns that a line takes: characters of UTF-8.
@@ -39,7 +39,7 @@ TEST(Progress, PlainLinesWithoutATerminal) {
     for (int i = 0; i <= 10; ++i) progress.Update(i, "loss " + std::to_string(i));
   });
   // Too short a time for a line on the way: only the last state, with the last note.
-  EXPECT_TRUE(Matches(output, "train:  50% 10/20 steps, .*/s, 0:00, loss 10\n")) << output;
+  EXPECT_TRUE(Matches(output, "train:  50% 10/20 steps, ", "/s, 0:00, loss 10\n")) << output;
 }
 
 TEST(Progress, NoLastStateWhereAnExceptionEndsTheWork) {
@@ -104,7 +104,7 @@ TEST(Progress, DrawsAtMostTenTimesASecond) {
 TEST(Progress, AResumedCountSpeaksOfThisProcessOnly) {
   const std::string output = CaptureStderr(
       /*columns=*/0, [] { Progress progress("train", "steps", 2000, /*start=*/1000); });
-  EXPECT_TRUE(Matches(output, "train:  50% 1.00 k/2.00 k steps, 0/s, 0:00\n")) << output;
+  EXPECT_EQ(output, "train:  50% 1.00 k/2.00 k steps, 0/s, 0:00\n");
 }
 
 TEST(Progress, MoreThanTheTotal) {
