@@ -1,5 +1,8 @@
 // denseformer bench: how fast kernels and whole passes are here, and how close to the machine's
 // limits.
+#include <sys/resource.h>
+
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,8 +28,38 @@ struct Options {
   int64_t batch = 8, length = 0;
   int rounds = 5;
   double seconds = 0;
+  bool turns = false;
   std::string tokenizer, text;
 };
+
+// With --turns: says how the last round went, and waits for the word to begin the next.
+bool NextTurn(const std::vector<Timing>& so_far) {
+  nlohmann::ordered_json json = {{"rounds", so_far.front().seconds.size()}};
+  for (const Timing& timing : so_far) {
+    if (!timing.seconds.empty()) json["seconds"][timing.name] = timing.seconds.back();
+  }
+  WriteStdout(json.dump() + "\n");
+  FlushStdout();
+  std::string line;
+  if (std::getline(std::cin, line)) return true;
+  if (so_far.front().seconds.empty()) {
+    Throw(ErrorCode::kUsage,
+          "bench --turns: stdin ended before the first round; send a line for each");
+  }
+  return false;
+}
+
+InterleaveOptions Rounds(const Options& o, const std::string& title) {
+  InterleaveOptions interleave{o.rounds, o.seconds, o.turns ? "" : title, {}};
+  if (o.turns) interleave.before_round = NextTurn;
+  return interleave;
+}
+
+double PeakMemoryBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
 
 std::vector<int> ParseDepths(const std::string& text) {
   std::vector<int> depths;
@@ -56,7 +89,7 @@ ModelBenchOptions ModelOptions(const Options& o, const std::string& title) {
   bench.batch = o.batch;
   bench.length = o.length > 0 ? o.length : bench.config.seq_len;
   if (bench.length > bench.config.seq_len) bench.config.seq_len = static_cast<int>(bench.length);
-  bench.interleave = {o.rounds, o.seconds, title};
+  bench.interleave = Rounds(o, title);
   return bench;
 }
 
@@ -76,8 +109,7 @@ BenchTable RunTokenizer(const Options& o, const std::string& title) {
   if (o.tokenizer.empty() || o.text.empty()) {
     Throw(ErrorCode::kUsage, "bench tokenizer: give --tokenizer PATH and --text FILE");
   }
-  return BenchTokenizer(o.tokenizer, ReadFile(o.text, size_t{4} << 30),
-                        {o.rounds, o.seconds, title});
+  return BenchTokenizer(o.tokenizer, ReadFile(o.text, size_t{4} << 30), Rounds(o, title));
 }
 
 struct Kind {
@@ -134,6 +166,10 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
       ->capture_default_str();
   app.add_option("--seconds", o->seconds, "Go on for at least this long")
       ->check(CLI::NonNegativeNumber);
+  app.add_flag("--turns", o->turns,
+               "Wait for a line on stdin before each round and print the times of the round "
+               "before: to take turns with "
+               "another program");
   app.footer(
       "Variants take turns, because machines are noisy; look at the ratios, not at the "
       "times.\nExample:\n" +
@@ -143,7 +179,9 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
   SetWork(app, common, o, [&common, &kind](const Options& options) {
     const BenchTable table = kind.run(options, fmt::format("bench {}", kind.name));
     if (common.json) {
-      PrintJson(table.ToJson());
+      nlohmann::ordered_json json = table.ToJson();
+      json["peak_memory_bytes"] = PeakMemoryBytes();
+      PrintJson(json);
     } else {
       WriteStdout(table.ToText());
     }

@@ -41,6 +41,7 @@ std::vector<Timing> Interleave(const std::vector<Variant>& variants,
   if (!options.title.empty()) progress.emplace(options.title, "rounds", options.rounds);
   for (const Variant& variant : variants) variant.run();
   for (int round = 0; round < options.rounds || Seconds(begin) < options.seconds; ++round) {
+    if (options.before_round && !options.before_round(timings)) break;
     for (size_t turn = 0; turn < variants.size(); ++turn) {
       const size_t v = (turn + static_cast<size_t>(round)) % variants.size();
       const Clock::time_point start = Clock::now();

@@ -29,6 +29,9 @@ struct InterleaveOptions {
   int rounds = 10;     // at least this many, ...
   double seconds = 0;  // ... and until this much time has passed
   std::string title;   // of the progress bar; empty: none
+  // Called before each round where given; returning false ends the measurement. Lets another
+  // program take its turns between the rounds.
+  std::function<bool(const std::vector<Timing>& so_far)> before_round;
 };
 
 // Runs each variant once to warm up, then all of them in every round; the order turns by one from
