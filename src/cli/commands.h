@@ -9,7 +9,9 @@ namespace denseformer {
 void AddBench(CLI::App& app, CommonOptions& common);
 void AddData(CLI::App& app, CommonOptions& common);
 void AddEval(CLI::App& app, CommonOptions& common);
+void AddExport(CLI::App& app, CommonOptions& common);
 void AddGenerate(CLI::App& app, CommonOptions& common);
+void AddImport(CLI::App& app, CommonOptions& common);
 void AddTokenizer(CLI::App& app, CommonOptions& common);
 void AddTrain(CLI::App& app, CommonOptions& common);
 
@@ -20,6 +22,8 @@ inline constexpr Command kCommands[] = {
     {"eval", "Loss, perplexity and accuracy of a run over a token stream", AddEval},
     {"generate", "Text from a trained model", AddGenerate},
     {"bench", "How fast kernels and passes are, and how close to the limits", AddBench},
+    {"import", "A PyTorch or safetensors checkpoint becomes a run", AddImport},
+    {"export", "The weights of a run as safetensors for other programs", AddExport},
 };
 
 }  // namespace denseformer

@@ -3,11 +3,14 @@
 #define DENSEFORMER_IO_CHECKPOINT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/manifest.h"
 #include "io/run_directory.h"
+#include "io/safetensors.h"
 
 namespace denseformer {
 
@@ -30,6 +33,17 @@ bool LooksWhole(const std::string& path);
 
 // Those that look whole and have a validation loss, lowest first.
 std::vector<CheckpointInfo> ByValidationLoss(const std::vector<CheckpointInfo>& checkpoints);
+
+// What a directory of weights only holds.
+struct RunContent {
+  std::vector<std::pair<std::string, std::string>> texts;  // name and content
+  std::vector<TensorToWrite> tensors;                      // of model.safetensors
+  std::map<std::string, std::string> metadata;
+};
+
+// Writes manifest and all; the directory appears under its name whole, or not at all. kInvalid
+// where it exists and is not empty.
+void WriteRunDirectory(const std::string& directory, const RunContent& content);
 
 }  // namespace denseformer
 

@@ -191,8 +191,8 @@ std::vector<VerifyResult> VerifyRun(const std::string& run_path) {
   return results;
 }
 
-void CreateRun(const std::string& run_path, const Model& model, const std::string& tokenizer) {
-  const std::string run = Normal(run_path);
+void WriteRunDirectory(const std::string& directory, const RunContent& content) {
+  const std::string run = Normal(directory);
   if (FileExists(run) && !(fs::is_directory(run) && fs::is_empty(run))) {
     Throw(ErrorCode::kInvalid, "{} exists already; choose another directory or remove it", run);
   }
@@ -200,14 +200,11 @@ void CreateRun(const std::string& run_path, const Model& model, const std::strin
   try {
     MadeRun(temporary);
     Manifest manifest;
-    for (const auto& [name, text] : RunTexts(model.config(), tokenizer)) {
-      manifest.WriteFile(temporary, name, text);
-    }
+    for (const auto& [name, text] : content.texts) manifest.WriteFile(temporary, name, text);
     manifest.WriteTo(temporary);
     Manifest weights;  // they carry a hash of their own
     weights.WriteFile(temporary, kModelFile, [&](const Manifest::Sink& sink) {
-      WriteSafetensors(TensorsOf(model.table(), {"", model.weights().data()}),
-                       WeightsMetadata(model.config()), sink);
+      WriteSafetensors(content.tensors, content.metadata, sink);
     });
     SyncDirectory(temporary);
     RenameDurably(temporary, run);
@@ -216,6 +213,12 @@ void CreateRun(const std::string& run_path, const Model& model, const std::strin
     fs::remove_all(temporary, ignored);
     throw;
   }
+}
+
+void CreateRun(const std::string& run, const Model& model, const std::string& tokenizer) {
+  WriteRunDirectory(run, {RunTexts(model.config(), tokenizer),
+                          TensorsOf(model.table(), {"", model.weights().data()}),
+                          WeightsMetadata(model.config())});
 }
 
 }  // namespace denseformer
