@@ -7,14 +7,15 @@ endfunction()
 
 # What the sanitizers need to know about the libraries that this project uses. oneDNN's threads are
 # OpenMP's, whose synchronisation the thread sanitizer cannot see: there it gets one thread.
-set(DF_TEST_PROPERTIES)
+# Threads that wait must not spin: ctest runs more of them than there are cores.
+set(DF_TEST_PROPERTIES ENVIRONMENT_MODIFICATION "OMP_WAIT_POLICY=set:passive")
 if(DENSEFORMER_SANITIZE MATCHES "thread")
   set(DF_TEST_PROPERTIES
     ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp"
     ENVIRONMENT_MODIFICATION "OMP_THREAD_LIMIT=set:1")
 elseif(DENSEFORMER_SANITIZE MATCHES "address")
   # A request for too much memory must fail as it does elsewhere.
-  set(DF_TEST_PROPERTIES ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1")
+  list(APPEND DF_TEST_PROPERTIES ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1")
 endif()
 
 # df_test(NAME [ALL_CPUS] [THREADS] [LIBS lib...] SOURCES file...)

@@ -1,0 +1,62 @@
+#include "model/summary.h"
+
+#include "denseformer/depth_pattern.h"
+#include "kernels/gemm.h"
+#include "model/activations.h"
+#include "model/parameters.h"
+
+namespace denseformer {
+namespace {
+
+// Copies of the matrices that PackedWeight makes (model.cc packs the same ones).
+int64_t CopyBytes(const ParameterTable& table, DType compute, bool for_backward) {
+  int64_t bytes = 0;
+  for (const Parameter& parameter : table.all()) {
+    if (parameter.group == ParameterGroup::kEmbedding ||
+        parameter.group == ParameterGroup::kAttention || parameter.group == ParameterGroup::kMlp) {
+      bytes += static_cast<int64_t>(PackedWeight::CopyBytes(
+          parameter.shape[0], parameter.shape[1], compute, for_backward));
+    }
+  }
+  return bytes;
+}
+
+MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
+                     ModelUse use) {
+  config.Validate();
+  const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer));
+  MemoryUse memory;
+  memory.weights = table.buffer_size() * static_cast<int64_t>(sizeof(float));
+  memory.copies = CopyBytes(table, compute, use == ModelUse::kTraining);
+  memory.activations =
+      static_cast<int64_t>(Activations::Bytes(config, compute, sequences, length, use));
+  return memory;
+}
+
+}  // namespace
+
+FlopsPerToken ForwardFlops(const ModelConfig& config, int64_t length) {
+  config.Validate();
+  const int64_t D = config.n_embd, V = config.vocab_size, d = config.n_layer;
+  FlopsPerToken flops;
+  flops.linear = d * 24 * D * D;
+  flops.attention = d * 2 * D * (length + 1);
+  flops.head = 2 * V * D;
+  flops.dwa = 2 * D * DepthPattern::Parse(config.dwa, config.n_layer).weight_count();
+  return flops;
+}
+
+MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
+                         int64_t length) {
+  MemoryUse memory = PassMemory(config, compute, sequences, length, ModelUse::kTraining);
+  memory.gradients = memory.weights;
+  memory.moments = 2 * memory.weights;
+  return memory;
+}
+
+MemoryUse InferenceMemory(const ModelConfig& config, DType compute, int64_t sequences,
+                          int64_t length) {
+  return PassMemory(config, compute, sequences, length, ModelUse::kInference);
+}
+
+}  // namespace denseformer

@@ -1,0 +1,43 @@
+// What a model is and what it costs, from its configuration alone: nothing of its size is
+// allocated.
+#ifndef DENSEFORMER_MODEL_SUMMARY_H_
+#define DENSEFORMER_MODEL_SUMMARY_H_
+
+#include <cstdint>
+
+#include "denseformer/config.h"
+#include "tensor/dtype.h"
+
+namespace denseformer {
+
+// Floating-point operations of a forward pass for one token, where a multiplication and an addition
+// count as two, in sequences of `length` tokens:
+//   linear layers       24 D^2 a block
+//   attention           2 D (length + 1) a block: scores and their products with the values, each
+//                       2 D a pair of positions; a position sees (length + 1) / 2 on average
+//   head                2 V D
+//   depth averages      2 D a weight
+// Element-wise work (LayerNorm, rotary, GELU, softmax, residual additions) is not counted.
+struct FlopsPerToken {
+  int64_t linear = 0, attention = 0, head = 0, dwa = 0;
+  int64_t total() const { return linear + attention + head + dwa; }
+};
+FlopsPerToken ForwardFlops(const ModelConfig& config, int64_t length);
+
+// Memory in bytes for passes over `sequences` x `length` tokens.
+struct MemoryUse {
+  int64_t weights = 0;      // fp32 master weights
+  int64_t copies = 0;       // of weights, as matrix products read them
+  int64_t gradients = 0;    // training only
+  int64_t moments = 0;      // of AdamW, training only
+  int64_t activations = 0;  //
+  int64_t total() const { return weights + copies + gradients + moments + activations; }
+};
+MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
+                         int64_t length);
+MemoryUse InferenceMemory(const ModelConfig& config, DType compute, int64_t sequences,
+                          int64_t length);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_MODEL_SUMMARY_H_

@@ -1,0 +1,177 @@
+// Loss, logits and every gradient of every variant against libtorch.
+//
+// Random weights, alphas and gains; the error of a tensor is its largest difference relative to the
+// largest value of the tensor. The oracle computes in double precision, so what is measured is the
+// error of the engine alone; one test compares with libtorch's own fp32 as well.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "model/testing.h"
+#include "oracle/torch_oracle.h"
+
+namespace denseformer {
+namespace {
+
+constexpr double kTolerance = 2e-5;
+
+struct Case {
+  ModelConfig config;
+  int64_t sequences;
+  int64_t length;
+  int ignore_every = 0;
+};
+
+std::string Describe(const Case& c) {
+  return fmt::format("d={} H={} D={} V={} dwa={} gains={} bias={} B={} T={} ignore={}",
+                     c.config.n_layer, c.config.n_head, c.config.n_embd, c.config.vocab_size,
+                     c.config.dwa, c.config.gains, c.config.bias, c.sequences, c.length,
+                     c.ignore_every);
+}
+
+void ExpectGradientsAgree(const Model& model, const PassResult& got, const OracleResult& expected) {
+  EXPECT_NEAR(got.loss, expected.loss, kTolerance * std::abs(expected.loss));
+  for (const Parameter& parameter : model.table().all()) {
+    const std::span<const float> gradient = Slice(std::span<const float>(got.gradients), parameter);
+    const std::span<const double> wanted =
+        Slice(std::span<const double>(expected.gradients), parameter);
+    double error = RelativeError(gradient, wanted);
+    if (parameter.count() == 1) {
+      // A single weight has no larger neighbour to be measured against, and its gradient may
+      // cancel: by chance, or because the weight only scales what a LayerNorm normalises (then it
+      // is 0).
+      const double scale = std::max(std::abs(wanted[0]), expected.product_norms.at(parameter.name));
+      error = std::abs(gradient[0] - wanted[0]) / scale;
+    }
+    EXPECT_LE(error, kTolerance) << "gradient of " << parameter.name;
+  }
+}
+
+void ExpectAgreement(const Case& c, OraclePrecision precision, uint64_t seed) {
+  SCOPED_TRACE(Describe(c));
+  Model model(c.config, DType::kF32, ModelUse::kTraining);
+  RandomizeWeights(model, seed);
+  const RandomBatch batch(c.config, c.sequences, c.length, seed, c.ignore_every);
+  const OracleResult expected = RunOracle(model, batch.batch(), precision);
+  const std::vector<float> logits = RunLogits(model, batch);
+  EXPECT_LE(RelativeError(std::span<const float>(logits), std::span<const double>(expected.logits)),
+            kTolerance)
+      << "logits";
+  ExpectGradientsAgree(model, RunPass(model, batch), expected);
+}
+
+// Every kind of pattern that the depth allows, and a mask that mixes rows of every kind.
+std::vector<std::string> Patterns(int depth) {
+  std::vector<std::string> patterns = {"none", "1x1", "2x1", "4x1", "last:1", "last:3", "final"};
+  for (int period : {2, 3, 5}) {
+    if (period > depth) continue;
+    patterns.push_back(fmt::format("4x{}", period));
+    patterns.push_back(fmt::format("1x{}", period));
+    if (depth % period == 0) {
+      patterns.push_back(fmt::format("grouped:1x{}", period));
+      patterns.push_back(fmt::format("grouped:2x{}", period));
+    }
+  }
+  std::string mask = "mask:";
+  for (int i = 1; i <= depth; ++i) {
+    std::string row(i + 1, '0');
+    if (i % 4 != 2) {
+      for (int j = 0; j <= i; ++j) row[j] = j == i || (i * 7 + j * 5) % 3 == 0 ? '1' : '0';
+    }
+    mask += (i > 1 ? "/" : "") + row;
+  }
+  patterns.push_back(mask);
+  return patterns;
+}
+
+class OracleDepthTest : public testing::TestWithParam<int> {};
+
+TEST_P(OracleDepthTest, EveryPattern) {
+  // Widths and head counts that no vector length divides, and some that all do.
+  constexpr std::pair<int, int> kWidths[] = {{6, 1}, {24, 3}, {40, 5}, {96, 3}, {18, 9}, {64, 2}};
+  constexpr int64_t kLengths[] = {1, 7, 33};
+  constexpr int kVocabularies[] = {11, 65, 128};
+  const int depth = GetParam();
+  int number = depth;  // rotates the sizes, so that each pattern meets each of them at some depth
+  for (const std::string& pattern : Patterns(depth)) {
+    for (const bool extras : {false, true}) {
+      ++number;
+      ModelConfig config;
+      config.n_layer = depth;
+      std::tie(config.n_embd, config.n_head) = kWidths[number % 6];
+      config.vocab_size = kVocabularies[number / 2 % 3];
+      config.seq_len = 40;
+      config.dwa = pattern;
+      config.gains = extras;
+      config.bias = extras && number % 4 < 2;
+      ExpectAgreement({config, 1 + number % 3, kLengths[number / 3 % 3], number % 5 == 0 ? 3 : 0},
+                      OraclePrecision::kDouble, number);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Depths, OracleDepthTest, testing::Range(1, 14));
+
+class OracleLengthTest : public testing::TestWithParam<int> {};
+
+TEST_P(OracleLengthTest, WidthsAndBatchSizes) {
+  constexpr std::pair<int, int> kWidths[] = {{6, 3}, {24, 1}, {40, 5}, {96, 3}, {192, 3}};
+  const int length = GetParam();
+  for (const auto& [width, heads] : kWidths) {
+    for (const int64_t sequences : {1, 2, 5}) {
+      ModelConfig config;
+      config.n_layer = 3;
+      config.n_embd = width;
+      config.n_head = heads;
+      config.vocab_size = 97;
+      config.seq_len = 256;
+      config.dwa = "1x1";
+      config.gains = sequences == 2;
+      config.bias = sequences == 5;
+      ExpectAgreement({config, sequences, length}, OraclePrecision::kDouble, width + heads);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, OracleLengthTest, testing::Values(1, 7, 33, 256));
+
+TEST(OracleTest, LogitsInSeveralChunks) {
+  // More rows than one chunk of logits holds (head.h), so that the chunks are put together.
+  ModelConfig config = ModelConfig::Preset("test");
+  config.seq_len = 256;
+  config.dwa = "4x2";
+  ExpectAgreement({config, 10, 256, 7}, OraclePrecision::kDouble, 5);
+}
+
+TEST(OracleTest, SinglePrecisionOfLibtorch) {
+  for (const char* pattern : {"none", "1x1", "4x5", "grouped:2x3", "last:4", "final"}) {
+    for (const bool gains : {false, true}) {
+      ModelConfig config;
+      config.n_layer = 12;
+      config.n_embd = 48;
+      config.n_head = 3;
+      config.vocab_size = 200;
+      config.seq_len = 256;
+      config.dwa = pattern;
+      config.gains = gains;
+      ExpectAgreement({config, 2, 256}, OraclePrecision::kSingle, 9);
+    }
+  }
+}
+
+TEST(OracleTest, InitialWeights) {
+  for (const char* pattern : {"none", "1x1", "final"}) {
+    ModelConfig config = ModelConfig::Preset("test");
+    config.dwa = pattern;
+    Model model(config, DType::kF32, ModelUse::kTraining);
+    model.Initialize(1);
+    const RandomBatch batch(config, 3, config.seq_len, 2);
+    const OracleResult expected = RunOracle(model, batch.batch(), OraclePrecision::kDouble);
+    SCOPED_TRACE(pattern);
+    ExpectGradientsAgree(model, RunPass(model, batch), expected);
+  }
+}
+
+}  // namespace
+}  // namespace denseformer
