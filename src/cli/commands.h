@@ -12,10 +12,12 @@ void AddEval(CLI::App& app, CommonOptions& common);
 void AddExport(CLI::App& app, CommonOptions& common);
 void AddGenerate(CLI::App& app, CommonOptions& common);
 void AddImport(CLI::App& app, CommonOptions& common);
+void AddInfo(CLI::App& app, CommonOptions& common);
 void AddTokenizer(CLI::App& app, CommonOptions& common);
 void AddTrain(CLI::App& app, CommonOptions& common);
 
 inline constexpr Command kCommands[] = {
+    {"info", "What a model is: parameters, depth pattern, FLOPs, memory", AddInfo},
     {"tokenizer", "Learn, import and use a byte-level BPE tokenizer", AddTokenizer},
     {"data", "Turn text into token files, and look into token files", AddData},
     {"train", "Train a model; stop it and go on with it", AddTrain},

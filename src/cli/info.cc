@@ -1,0 +1,222 @@
+// denseformer info: what a model is and what it costs, from a run or a preset.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "denseformer/depth_pattern.h"
+#include "io/run_directory.h"
+#include "model/config_fields.h"
+#include "model/mask_file.h"
+#include "model/parameters.h"
+#include "model/summary.h"
+
+namespace denseformer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ModelInfoOptions {
+  std::string run, preset, dwa, precision = "auto";
+  bool gains = false, verify = false;
+  int64_t batch_size = 8, length = 0;
+};
+
+DType ComputeOf(const std::string& precision) {
+  if (precision == "auto") return HasFastBf16() ? DType::kBF16 : DType::kF32;
+  return precision == "bf16" ? DType::kBF16 : DType::kF32;
+}
+
+ModelConfig ConfigOf(const ModelInfoOptions& options) {
+  if (!options.run.empty()) {
+    if (!options.dwa.empty() || options.gains) {
+      Throw(ErrorCode::kUsage, "info: {} goes with --preset; the run {} has its own",
+            options.gains ? "--gains" : "--dwa", options.run);
+    }
+    return ReadConfig(options.run);
+  }
+  ModelConfig config = ModelConfig::Preset(options.preset);
+  config.gains = options.gains;
+  if (!options.dwa.empty()) config.dwa = ResolveDepthPattern(options.dwa, config.n_layer);
+  config.Validate();
+  return config;
+}
+
+Json ToJson(const MemoryUse& memory) {
+  return {{"total", memory.total()},        {"weights", memory.weights},
+          {"weight_copies", memory.copies}, {"gradients", memory.gradients},
+          {"moments", memory.moments},      {"activations", memory.activations}};
+}
+
+struct Described {
+  ModelConfig config;
+  DepthPattern pattern;
+  ParameterTable table;
+  DType compute;
+  int64_t batch_size, length;
+  FlopsPerToken flops;
+  MemoryUse training, inference;
+};
+
+Described Describe(const ModelInfoOptions& options) {
+  const ModelConfig config = ConfigOf(options);
+  const DepthPattern pattern = DepthPattern::Parse(config.dwa, config.n_layer);
+  const DType compute = ComputeOf(options.precision);
+  const int64_t length = options.length > 0 ? options.length : config.seq_len;
+  return {config,
+          pattern,
+          ParameterTable(config, pattern),
+          compute,
+          options.batch_size,
+          length,
+          ForwardFlops(config, length),
+          TrainingMemory(config, compute, options.batch_size, length),
+          InferenceMemory(config, compute, options.batch_size, length)};
+}
+
+Json ToJson(const Described& d) {
+  Json config, groups, sources = Json::array();
+  VisitFields(d.config,
+              [&](const char* name, const auto& value, const char*) { config[name] = value; });
+  for (int group = 0; group < kParameterGroups; ++group) {
+    groups[ParameterGroupName(static_cast<ParameterGroup>(group))] =
+        d.table.count(static_cast<ParameterGroup>(group));
+  }
+  for (int i = 1; i <= d.config.n_layer; ++i) {
+    if (d.pattern.has_module(i)) sources.push_back({i, d.pattern.sources(i)});
+  }
+  return {
+      {"config", config},
+      {"parameters", d.table.count()},
+      {"parameters_by_group", groups},
+      {"dwa_weights", d.pattern.weight_count()},
+      {"dwa_modules", d.pattern.module_count()},
+      {"sources", sources},
+      {"flops_per_token_forward", d.flops.total()},
+      {"flops_by_part",
+       {{"linear", d.flops.linear},
+        {"attention", d.flops.attention},
+        {"head", d.flops.head},
+        {"dwa", d.flops.dwa}}},
+      {"precision", DTypeName(d.compute)},
+      {"batch_size", d.batch_size},
+      {"length", d.length},
+      {"memory_bytes", {{"training", d.training.total()}, {"inference", d.inference.total()}}},
+      {"memory_by_part", {{"training", ToJson(d.training)}, {"inference", ToJson(d.inference)}}}};
+}
+
+void PrintTable(const Described& d) {
+  const auto row = [](const std::string& name, const std::string& value) {
+    Print("  {:<24}{:>18}\n", name, value);
+  };
+  Print("model\n");
+  VisitFields(d.config, [&](const char* name, const auto& value, const char*) {
+    // A mask is drawn below; as one word it would be longer than any line.
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+      row(name, value.starts_with("mask:") ? "custom mask" : value);
+    } else {
+      row(name, fmt::format("{}", value));
+    }
+  });
+  Print("parameters\n");
+  for (int group = 0; group < kParameterGroups; ++group) {
+    const int64_t count = d.table.count(static_cast<ParameterGroup>(group));
+    if (count > 0) row(ParameterGroupName(static_cast<ParameterGroup>(group)), WithCommas(count));
+  }
+  row("total", WithCommas(d.table.count()));
+  Print("depth-weighted average\n");
+  row("modules", WithCommas(d.pattern.module_count()));
+  row("weights", WithCommas(d.pattern.weight_count()));
+  Print("FLOPs a token, forward, sequences of {}\n", d.length);
+  row("linear layers", WithCommas(d.flops.linear));
+  row("attention", WithCommas(d.flops.attention));
+  row("head", WithCommas(d.flops.head));
+  row("depth-weighted average", WithCommas(d.flops.dwa));
+  row("total", WithCommas(d.flops.total()));
+  Print("memory, {}, batches of {} x {}   training       inference\n", DTypeName(d.compute),
+        d.batch_size, d.length);
+  const auto memory_row = [](const char* name, int64_t training, int64_t inference) {
+    Print("  {:<24}{:>18}{:>16}\n", name, HumanBytes(static_cast<double>(training)),
+          HumanBytes(static_cast<double>(inference)));
+  };
+  memory_row("weights", d.training.weights, d.inference.weights);
+  memory_row("copies for products", d.training.copies, d.inference.copies);
+  memory_row("gradients", d.training.gradients, d.inference.gradients);
+  memory_row("moments of AdamW", d.training.moments, d.inference.moments);
+  memory_row("activations", d.training.activations, d.inference.activations);
+  memory_row("total", d.training.total(), d.inference.total());
+  Print("\n{}", d.pattern.Picture());
+}
+
+// Every file of the run with what is wrong with it, and an Error where anything is.
+void Verify(const std::string& run, bool json) {
+  const std::vector<VerifyResult> results = VerifyRun(run);
+  Json files = Json::array();
+  int wrong = 0;
+  for (const VerifyResult& result : results) {
+    wrong += !result.problem.empty();
+    files.push_back(
+        {{"path", result.path}, {"ok", result.problem.empty()}, {"problem", result.problem}});
+    if (!json) {
+      Print("{:<8}{}{}{}\n", result.problem.empty() ? "whole" : "DAMAGED", result.path,
+            result.problem.empty() ? "" : ": ", result.problem);
+    }
+  }
+  if (json) PrintJson({{"run", run}, {"whole", wrong == 0}, {"files", files}});
+  if (wrong > 0) {
+    Throw(ErrorCode::kCorrupt, "{}: {} of {} files are damaged", run, wrong, results.size());
+  }
+}
+
+void Info(const ModelInfoOptions& options, const CommonOptions& common) {
+  if (options.run.empty() == options.preset.empty()) {
+    Throw(ErrorCode::kUsage, "info: give either a run or --preset; presets are {}",
+          Join(ModelConfig::PresetNames(), ", "));
+  }
+  if (options.verify) {
+    if (options.run.empty()) Throw(ErrorCode::kUsage, "info: --verify needs a run");
+    Verify(options.run, common.json);
+    return;
+  }
+  const Described described = Describe(options);
+  if (common.json) {
+    PrintJson(ToJson(described));
+  } else {
+    PrintTable(described);
+  }
+}
+
+}  // namespace
+
+void AddInfo(CLI::App& app, CommonOptions& common) {
+  auto options = std::make_shared<ModelInfoOptions>();
+  app.add_option("RUN", options->run, "Run directory");
+  app.add_option("--preset", options->preset,
+                 "Instead of a run: " + Join(ModelConfig::PresetNames(), ", "));
+  app.add_option("--dwa", options->dwa,
+                 "Depth pattern of the preset: none, KxP, grouped:KxP, last:K, final, or a file "
+                 "with a 0/1 mask, a line a block");
+  app.add_flag("--gains", options->gains, "Learned gains on the residual connections");
+  app.add_option("--batch-size", options->batch_size, "Sequences of a pass, for the memory")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_option("--length", options->length,
+                 "Tokens of a sequence, for memory and FLOPs; default: the model's longest")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--precision", options->precision, "For the memory: auto, fp32 or bf16")
+      ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_flag("--verify", options->verify, "Check every byte of the run against its hashes");
+  app.footer(
+      "Examples:\n"
+      "  denseformer info --preset paper-48 --dwa 4x5\n"
+      "  denseformer info --preset small --dwa mask.txt --json\n"
+      "  denseformer info runs/first --verify");
+  SetWork(app, common, options, [&common](const ModelInfoOptions& o) { Info(o, common); });
+}
+
+}  // namespace denseformer

@@ -1,0 +1,181 @@
+// denseformer info, called as users call it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/testing.h"
+#include "cli/run_program.h"
+#include "io/run_directory.h"
+#include "model/model.h"
+
+namespace denseformer {
+namespace {
+
+using Json = nlohmann::json;
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Json InfoJson(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "info");
+  arguments.push_back("--json");
+  const ProgramResult result = RunProgram(arguments);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  return Json::parse(result.out);
+}
+
+TEST(InfoTest, ParametersOfThePaper) {
+  const std::tuple<const char*, const char*, int64_t, int64_t> cases[] = {
+      {"paper-48", "none", 378446592, 0},         {"paper-64", "none", 491717376, 0},
+      {"paper-72", "none", 548352768, 0},         {"paper-84", "none", 633305856, 0},
+      {"paper-90", "none", 675782400, 0},         {"paper-48", "1x1", 378447816, 1224},
+      {"paper-72", "1x1", 548355468, 2700},       {"paper-48", "2x1", 378446592 + 624, 624},
+      {"paper-48", "4x1", 378446592 + 324, 324},  {"paper-48", "4x3", 378446592 + 112, 112},
+      {"paper-48", "4x4", 378446592 + 90, 90},    {"paper-48", "4x5", 378446592 + 62, 62},
+      {"paper-48", "12x1", 378446592 + 124, 124}, {"paper-48", "final", 378446592 + 49, 49},
+  };
+  for (const auto& [preset, dwa, parameters, weights] : cases) {
+    const Json json = InfoJson({"--preset", preset, "--dwa", dwa});
+    EXPECT_EQ(json["parameters"], parameters) << preset << " " << dwa;
+    EXPECT_EQ(json["dwa_weights"], weights) << preset << " " << dwa;
+  }
+}
+
+TEST(InfoTest, JsonDescribesThePattern) {
+  const Json json = InfoJson({"--preset", "test", "--dwa", "2x2"});
+  EXPECT_EQ(json["dwa_modules"], 2);
+  EXPECT_EQ(json["sources"], Json::parse("[[2, [0, 2]], [4, [0, 2, 4]]]"));
+  EXPECT_EQ(json["config"]["dwa"], "2x2");
+  EXPECT_EQ(json["config"]["n_layer"], 4);
+  int64_t sum = 0;
+  for (const auto& [group, count] : json["parameters_by_group"].items()) {
+    sum += count.get<int64_t>();
+  }
+  EXPECT_EQ(json["parameters"], sum);
+  EXPECT_EQ(InfoJson({"--preset", "test"})["sources"], Json::array());
+  EXPECT_EQ(InfoJson({"--preset", "test", "--gains"})["parameters_by_group"]["gain"], 8);
+}
+
+TEST(InfoTest, FlopsCountTwoForAMultiplyAdd) {
+  // D = 32, d = 4, V = 512, T = 32; 5 weights of the averages.
+  const int64_t linear = 4 * (2 * 32 * (3 * 32 + 32 + 4 * 32 + 4 * 32));
+  const int64_t head = 2 * 32 * 512, dwa = 2 * 32 * 5;
+  const auto attention = [](int64_t length) {
+    int64_t sum = 0;
+    for (int64_t t = 0; t < length; ++t) sum += 4 * (2 * 32 * (t + 1)) * 2;
+    return sum / length;
+  };
+  EXPECT_EQ(InfoJson({"--preset", "test", "--dwa", "2x2"})["flops_per_token_forward"],
+            linear + head + dwa + attention(32));
+  EXPECT_EQ(
+      InfoJson({"--preset", "test", "--dwa", "2x2", "--length", "5"})["flops_per_token_forward"],
+      linear + head + dwa + attention(5));
+}
+
+TEST(InfoTest, MemoryFollowsBatchAndPrecision) {
+  const auto memory = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--preset", "paper-48", "--dwa", "4x5"});
+    return InfoJson(more)["memory_bytes"];
+  };
+  const Json fp32 = memory({"--precision", "fp32", "--batch-size", "4"});
+  const Json bf16 = memory({"--precision", "bf16", "--batch-size", "4"});
+  const Json large = memory({"--precision", "fp32", "--batch-size", "8"});
+  const Json brief = memory({"--precision", "fp32", "--batch-size", "4", "--length", "64"});
+  const int64_t weights = int64_t{378446592} * 4;
+  EXPECT_GT(fp32["training"], 4 * weights);
+  EXPECT_GT(fp32["inference"], weights);
+  EXPECT_LT(fp32["inference"], 2 * weights);
+  EXPECT_GT(large["training"], fp32["training"]);
+  EXPECT_LT(brief["training"], fp32["training"]);
+  EXPECT_NE(bf16["training"], fp32["training"]);
+}
+
+TEST(InfoTest, TableAndPicture) {
+  const ProgramResult result = RunProgram({"info", "--preset", "test", "--dwa", "2x2"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.err, "");
+  for (const char* part : {"parameters", "embedding", "16,384", "FLOPs", "memory", "training",
+                           "inference", "          2 | #.#\n", "          4 | #.#.#\n"}) {
+    EXPECT_TRUE(Contains(result.out, part)) << part << "\n" << result.out;
+  }
+}
+
+TEST(InfoTest, MaskFile) {
+  const TemporaryDirectory scratch;
+  WriteFileAtomic(scratch / "mask.txt", "# four blocks\n11\n000\n1 0 0 1\n00001\n");
+  const Json json = InfoJson({"--preset", "test", "--dwa", scratch / "mask.txt"});
+  EXPECT_EQ(json["sources"], Json::parse("[[1, [0, 1]], [3, [0, 3]], [4, [4]]]"));
+  EXPECT_EQ(json["dwa_weights"], 5);
+  WriteFileAtomic(scratch / "bad.txt", "11\n1111\n1111\n11111\n");
+  const ProgramResult result =
+      RunProgram({"info", "--preset", "test", "--dwa", scratch / "bad.txt"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "error: " + scratch / "bad.txt" +
+                            ":2: block 2 cannot read X_3: only outputs up to X_2 exist (the mask "
+                            "must be lower triangular)\n");
+}
+
+TEST(InfoTest, WrongCallsGetOneLineAndStatus2) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{}, "give either a run or --preset; presets are paper-48"},
+      {{"run", "--preset", "test"}, "give either a run or --preset"},
+      {{"--preset", "tset"}, "(did you mean 'test'?)"},
+      {{"--preset", "test", "--dwa", "0x1"}, "depth pattern '0x1': K is 0, expected at least 1"},
+      {{"--preset", "test", "--dwa", "1x5"}, "period P = 5 is larger than the depth 4"},
+      {{"--preset", "test", "--dwa", "grouped:1x3"}, "period P = 3 does not divide the depth 4"},
+      {{"--preset", "test", "--dwa", "no/file"}, "there is no file of that name"},
+      {{"--preset", "test", "--verify"}, "--verify needs a run"},
+      {{"run", "--dwa", "1x1"}, "--dwa goes with --preset"},
+      {{"run", "--gains"}, "--gains goes with --preset"},
+      {{"--preset", "test", "--precision", "fp16"}, "--precision"},
+      {{"--preset", "test", "--batch-size", "0"}, "--batch-size"},
+      {{"--preset", "test", "--length", "33"}, "expected at least one sequence of 1 to 32 tokens"},
+      {{"--preset", "test", "--dwaa", "1x1"}, "unknown option '--dwaa' (did you mean '--dwa'?)"},
+  };
+  for (auto [arguments, message] : cases) {
+    arguments.insert(arguments.begin(), "info");
+    const ProgramResult result = RunProgram(arguments);
+    EXPECT_EQ(result.status, 2) << message;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_TRUE(Contains(result.err, message)) << result.err;
+  }
+}
+
+TEST(InfoTest, RunIsDescribedAndVerified) {
+  const TemporaryDirectory scratch;
+  const std::string run = scratch / "run";
+  ModelConfig config = ModelConfig::Preset("test");
+  config.dwa = "4x2";
+  Model model(config, DType::kF32, ModelUse::kInference);
+  model.Initialize(1);
+  CreateRun(run, model, "");
+  EXPECT_EQ(InfoJson({run})["config"]["dwa"], "4x2");
+  EXPECT_EQ(InfoJson({run})["parameters"], model.table().count());
+
+  const Json whole = InfoJson({run, "--verify"});
+  EXPECT_EQ(whole["whole"], true);
+  EXPECT_FALSE(whole["files"].empty());
+
+  std::string bytes = ReadFile(run + "/model.safetensors");
+  bytes[bytes.size() - 3] ^= 1;
+  WriteFileAtomic(run + "/model.safetensors", bytes);
+  const ProgramResult damaged = RunProgram({"info", run, "--verify"});
+  EXPECT_EQ(damaged.status, 1);
+  EXPECT_TRUE(Contains(damaged.out, "DAMAGED " + run + "/model.safetensors")) << damaged.out;
+  EXPECT_TRUE(Contains(damaged.err, "error: " + run + ": 1 of ")) << damaged.err;
+  const ProgramResult json = RunProgram({"info", run, "--verify", "--json"});
+  EXPECT_EQ(json.status, 1);
+  EXPECT_EQ(Json::parse(json.out)["whole"], false);
+
+  const ProgramResult missing = RunProgram({"info", scratch / "none"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_TRUE(Contains(missing.err, scratch / "none")) << missing.err;
+}
+
+}  // namespace
+}  // namespace denseformer
