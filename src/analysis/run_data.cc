@@ -1,0 +1,136 @@
+#include "analysis/run_data.h"
+
+#include <filesystem>
+#include <functional>
+#include <limits>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "io/run_directory.h"
+
+namespace denseformer {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+Json ParseJson(const std::string& text, const std::string& where) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || !json.is_object()) {
+    Throw(ErrorCode::kCorrupt, "{}: expected a JSON object; the file is damaged", where);
+  }
+  return json;
+}
+
+// Calls work(object, line number) for each line. A last line without a line feed belongs to a run
+// that is being written, and is left out.
+void ForEachLine(const std::string& path,
+                 const std::function<void(const Json&, const std::string& where)>& work) {
+  if (!FileExists(path)) return;
+  const std::string text = ReadFile(path);
+  size_t begin = 0;
+  for (int line = 1; begin < text.size(); ++line) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string::npos) return;
+    const std::string where = fmt::format("{}:{}", path, line);
+    work(ParseJson(text.substr(begin, end - begin), where), where);
+    begin = end + 1;
+  }
+}
+
+double Number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<double>()
+                                                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+void AddPoint(const Json& json, const char* key, double tokens, Curve& curve) {
+  if (!json.contains(key)) return;
+  curve.step.push_back(Number(json, "step"));
+  curve.tokens.push_back(tokens);
+  curve.seconds.push_back(Number(json, "seconds"));
+  curve.value.push_back(Number(json, key));
+}
+
+AlphaSnapshot ReadSnapshot(const Json& json, const std::string& where) {
+  AlphaSnapshot snapshot;
+  const auto alphas = json.find("alphas");
+  if (!json.contains("step") || !json["step"].is_number_integer() || alphas == json.end() ||
+      !alphas->is_object()) {
+    Throw(ErrorCode::kCorrupt, "{}: expected the keys step and alphas", where);
+  }
+  snapshot.step = json["step"].get<int64_t>();
+  for (const auto& [block, weights] : alphas->items()) {
+    std::vector<double>& module =
+        snapshot.modules[static_cast<int>(ParseInt(where, block, 1, 1 << 20))];
+    for (const Json& weight : weights) {
+      module.push_back(weight.is_number() ? weight.get<double>()
+                                          : std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  return snapshot;
+}
+
+}  // namespace
+
+RunData ReadRun(const std::string& path) {
+  if (!fs::is_directory(path)) Throw(ErrorCode::kNotFound, "{}: no such run directory", path);
+  RunData run;
+  run.path = path;
+  run.name = fs::path(path).lexically_normal().filename().string();
+  if (run.name.empty() || run.name == ".")
+    run.name = fs::weakly_canonical(path).filename().string();
+  run.config = ReadConfig(path);
+  if (FileExists(path + "/summary.json")) {
+    run.summary = ParseJson(ReadFile(path + "/summary.json"), path + "/summary.json");
+  }
+  if (FileExists(path + "/train.toml")) run.options = ReadFile(path + "/train.toml");
+  // Validations do not repeat the count of tokens; it is in proportion to the steps.
+  double tokens_per_step = std::numeric_limits<double>::quiet_NaN();
+  ForEachLine(path + "/metrics.jsonl", [&](const Json& json, const std::string&) {
+    const double step = Number(json, "step");
+    if (json.contains("tokens") && step > 0) tokens_per_step = Number(json, "tokens") / step;
+    AddPoint(json, "loss", Number(json, "tokens"), run.train_loss);
+    AddPoint(json, "val_loss", tokens_per_step * step, run.validation_loss);
+  });
+  ForEachLine(path + "/alphas.jsonl", [&](const Json& json, const std::string& where) {
+    run.alphas.push_back(ReadSnapshot(json, where));
+  });
+  if (fs::is_directory(path + "/analysis")) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(path + "/analysis")) {
+      if (entry.path().extension() != ".json") continue;
+      const std::string file = entry.path().string();
+      run.studies[entry.path().stem().string()] = ParseJson(ReadFile(file), file);
+    }
+  }
+  return run;
+}
+
+std::vector<RunData> ReadRuns(const std::vector<std::string>& paths) {
+  std::vector<RunData> runs;
+  std::map<std::string, int> seen;
+  for (const std::string& path : paths) {
+    runs.push_back(ReadRun(path));
+    ++seen[runs.back().name];
+  }
+  for (RunData& run : runs) {
+    if (seen[run.name] > 1) {
+      run.name =
+          fs::path(run.path).lexically_normal().parent_path().filename().string() + "/" + run.name;
+    }
+  }
+  return runs;
+}
+
+std::string Describe(const ModelConfig& config) {
+  std::string text = fmt::format("{} blocks, ", config.n_layer);
+  if (config.dwa != "none") {
+    text += config.dwa.starts_with("mask:") ? "custom pattern" : config.dwa;
+  } else {
+    text += config.gains ? "skips with gains" : "Transformer";
+  }
+  return config.dwa != "none" && config.gains ? text + " with gains" : text;
+}
+
+}  // namespace denseformer
