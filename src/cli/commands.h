@@ -6,6 +6,7 @@
 
 namespace denseformer {
 
+void AddAnalyze(CLI::App& app, CommonOptions& common);
 void AddBench(CLI::App& app, CommonOptions& common);
 void AddData(CLI::App& app, CommonOptions& common);
 void AddEval(CLI::App& app, CommonOptions& common);
@@ -13,6 +14,7 @@ void AddExport(CLI::App& app, CommonOptions& common);
 void AddGenerate(CLI::App& app, CommonOptions& common);
 void AddImport(CLI::App& app, CommonOptions& common);
 void AddInfo(CLI::App& app, CommonOptions& common);
+void AddReport(CLI::App& app, CommonOptions& common);
 void AddTokenizer(CLI::App& app, CommonOptions& common);
 void AddTrain(CLI::App& app, CommonOptions& common);
 
@@ -23,6 +25,9 @@ inline constexpr Command kCommands[] = {
     {"train", "Train a model; stop it and go on with it", AddTrain},
     {"eval", "Loss, perplexity and accuracy of a run over a token stream", AddEval},
     {"generate", "Text from a trained model", AddGenerate},
+    {"analyze", "The paper's studies of trained models: weights, similarity, pruning, spectra",
+     AddAnalyze},
+    {"report", "One HTML page that compares runs: tables, curves, heat maps, samples", AddReport},
     {"bench", "How fast kernels and passes are, and how close to the limits", AddBench},
     {"import", "A PyTorch or safetensors checkpoint becomes a run", AddImport},
     {"export", "The weights of a run as safetensors for other programs", AddExport},

@@ -1,0 +1,127 @@
+#include "analysis/tradeoff.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+namespace denseformer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+double Perplexity(const RunData& run) {
+  if (!run.summary.is_object() || !run.summary.contains("validation")) return kNone;
+  const Json& value = run.summary["validation"].value("perplexity", Json());
+  return value.is_number() ? value.get<double>() : kNone;
+}
+
+std::string GroupOf(const ModelConfig& config) {
+  if (config.dwa != "none") return "DenseFormer " + config.dwa;
+  return config.gains ? "Skips with gains" : "Transformer";
+}
+
+// Calls a second that a benchmark measured for this depth and pattern. Rows are named "4x5", or "48
+// blocks, 4x5" where the benchmark had several depths.
+double RateOf(const std::vector<Json>& benches, const std::string& title,
+              const ModelConfig& config) {
+  for (const Json& bench : benches) {
+    if (bench.value("title", "") != title) continue;
+    for (const Json& row : bench.value("rows", Json::array())) {
+      const std::string name = row.value("name", "");
+      if (name != config.dwa && name != fmt::format("{} blocks, {}", config.n_layer, config.dwa))
+        continue;
+      const double seconds = row.value("median_seconds", 0.0);
+      if (seconds > 0) return 1 / seconds;
+    }
+  }
+  return kNone;
+}
+
+// K and P of "KxP".
+struct Sparsity {
+  int dilation = 0, period = 0;
+};
+std::optional<Sparsity> ParseSparsity(const std::string& dwa) {
+  const size_t x = dwa.find('x');
+  if (x == std::string::npos) return std::nullopt;
+  Sparsity sparsity;
+  const char* end = dwa.data() + dwa.size();
+  const auto k = std::from_chars(dwa.data(), end, sparsity.dilation);
+  if (k.ptr != dwa.data() + x) return std::nullopt;
+  const auto p = std::from_chars(dwa.data() + x + 1, end, sparsity.period);
+  return p.ptr == end ? std::optional(sparsity) : std::nullopt;
+}
+
+void AddIfUseful(ScatterChart chart, std::vector<Chart>& charts) {
+  std::vector<Point> finite;
+  for (const Point& point : chart.points) {
+    if (std::isfinite(point.x) && std::isfinite(point.y)) finite.push_back(point);
+  }
+  if (finite.size() < 2) return;
+  chart.points = finite;
+  charts.push_back(std::move(chart));
+}
+
+}  // namespace
+
+std::vector<Chart> TradeoffCharts(const std::vector<RunData>& runs,
+                                  const std::vector<Json>& benches) {
+  ScatterChart inference{"pareto",
+                         "Perplexity against inference speed",
+                         "A point for each run: speed of the forward pass and validation "
+                         "perplexity, with the number of "
+                         "blocks printed beside it. Lower and further right is better.",
+                         "batches per second",
+                         "validation perplexity",
+                         {}};
+  ScatterChart training{"pareto-training",
+                        "Perplexity against training speed",
+                        "A point for each run: training steps a second and validation perplexity.",
+                        "training steps per second",
+                        "validation perplexity",
+                        {}};
+  ScatterChart time{"perplexity-time",
+                    "Perplexity against training time",
+                    "A point for each run: time of the whole training and validation perplexity.",
+                    "training time, minutes",
+                    "validation perplexity",
+                    {}};
+  ScatterChart by_dilation{"dilation",
+                           "Perplexity against the dilation K",
+                           "A point for each run with period 1.",
+                           "dilation K",
+                           "validation perplexity",
+                           {}};
+  ScatterChart by_period{
+      "period",   "Perplexity against the period P", "A point for each run, by period.",
+      "period P", "validation perplexity",           {}};
+  for (const RunData& run : runs) {
+    const double perplexity = Perplexity(run);
+    const std::string depth = std::to_string(run.config.n_layer), group = GroupOf(run.config);
+    inference.points.push_back(
+        {RateOf(benches, "whole forward pass", run.config), perplexity, depth, group});
+    training.points.push_back(
+        {RateOf(benches, "whole training step", run.config), perplexity, depth, group});
+    const double seconds = run.summary.is_object() ? run.summary.value("seconds", kNone) : kNone;
+    time.points.push_back({seconds / 60, perplexity, depth, group});
+    if (const auto sparsity = ParseSparsity(run.config.dwa)) {
+      if (sparsity->period == 1) {
+        by_dilation.points.push_back({static_cast<double>(sparsity->dilation), perplexity,
+                                      run.config.dwa, depth + " blocks"});
+      }
+      by_period.points.push_back({static_cast<double>(sparsity->period), perplexity, run.config.dwa,
+                                  fmt::format("{} blocks, K = {}", depth, sparsity->dilation)});
+    }
+  }
+  std::vector<Chart> charts;
+  for (ScatterChart* chart : {&inference, &training, &time, &by_dilation, &by_period})
+    AddIfUseful(*chart, charts);
+  return charts;
+}
+
+}  // namespace denseformer

@@ -1,0 +1,21 @@
+// Quality against cost over several runs: the paper's Pareto figure and its relatives.
+#ifndef DENSEFORMER_ANALYSIS_TRADEOFF_H_
+#define DENSEFORMER_ANALYSIS_TRADEOFF_H_
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "analysis/chart.h"
+#include "analysis/run_data.h"
+
+namespace denseformer {
+
+// Perplexity against inference speed and against training speed (from benches, matched by depth and
+// pattern), against training time, and against dilation and period where the runs differ in them.
+// Charts without at least two points are left out.
+std::vector<Chart> TradeoffCharts(const std::vector<RunData>& runs,
+                                  const std::vector<nlohmann::ordered_json>& benches);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_ANALYSIS_TRADEOFF_H_
