@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/parallel.h"
+#include "kernels/amx.h"
 #include "tensor/storage.h"
 
 // By pragma and after the includes, so that inline functions of other headers keep to the baseline.
@@ -32,25 +33,6 @@ constexpr int64_t kLeftBytes = int64_t{512} << 10;
 constexpr int64_t kAccumulateTiles = 64;
 
 int64_t DivUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-// Tiles are configured for the life of this object on this thread. They are given back at once: a
-// thread that holds tile data makes every context switch dearer.
-class TileScope {
- public:
-  TileScope() {
-    const TileConfig config;
-    _tile_loadconfig(&config);
-  }
-  ~TileScope() { _tile_release(); }
-};
 
 // Brings what the next register blocks need from memory into L2 while this one is computed.
 struct Prefetch {
@@ -303,7 +285,7 @@ void MultiplyPart(const Tensor& x, const bf16* right, const float* bias, const T
   const int64_t k = x.cols(), tiles = DivUp(k, kTileK), block_rows = LeftRows(tiles, part.rows);
   thread_local Storage left_storage;
   bf16* left = Scratch<bf16>(left_storage, block_rows * tiles * kTileK);
-  const TileScope scope;
+  const amx::TileScope scope;
   for (int64_t row = part.row; row < part.row + part.rows; row += block_rows) {
     const int64_t rows = std::min(block_rows, part.row + part.rows - row);
     for (int64_t p = 0; p * kTileRows < rows; ++p) {
@@ -329,7 +311,7 @@ void AccumulatePart(const bf16* left, const bf16* right, int64_t tiles, int64_t 
                     const Tensor& c) {
   const int64_t m = c.rows(), n = c.cols(), right_panels = DivUp(n, kTileRows);
   const int64_t block_panels = LeftRows(tiles, m) / kTileRows;
-  const TileScope scope;
+  const amx::TileScope scope;
   for (int64_t begin = first; begin < last; begin += block_panels) {
     const int64_t end = std::min(last, begin + block_panels);
     for (int64_t q = 0; q < right_panels; q += 2) {
