@@ -195,23 +195,21 @@ void Run(const Key& key, const void* source, const void* weights, const float* b
          void* destination) {
   thread_local dnnl::stream stream(Engine());
   thread_local Storage scratch;
-  thread_local std::unordered_map<int, memory> arguments;
   Compiled& compiled = Lookup(key);
   compiled.source.set_data_handle(const_cast<void*>(source));
   compiled.weights.set_data_handle(const_cast<void*>(weights));
   compiled.destination.set_data_handle(destination);
   compiled.scratchpad.set_data_handle(Scratch(scratch, compiled.scratch_bytes));
-  arguments[DNNL_ARG_SRC] = compiled.source;
-  arguments[DNNL_ARG_WEIGHTS] = compiled.weights;
-  arguments[DNNL_ARG_DST] = compiled.destination;
-  arguments[DNNL_ARG_SCRATCHPAD] = compiled.scratchpad;
-  if (key.bias) {
-    compiled.bias.set_data_handle(const_cast<float*>(bias));
-    arguments[DNNL_ARG_BIAS] = compiled.bias;
-  } else {
-    arguments.erase(DNNL_ARG_BIAS);
-  }
-  compiled.primitive.execute(stream, arguments);
+  if (key.bias) compiled.bias.set_data_handle(const_cast<float*>(bias));
+  // The C interface: the C++ one builds its list of arguments on the heap at every call.
+  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, compiled.source.get()},
+                                       {DNNL_ARG_WEIGHTS, compiled.weights.get()},
+                                       {DNNL_ARG_DST, compiled.destination.get()},
+                                       {DNNL_ARG_SCRATCHPAD, compiled.scratchpad.get()},
+                                       {DNNL_ARG_BIAS, compiled.bias.get(/*allow_empty=*/true)}};
+  const dnnl_status_t status =
+      dnnl_primitive_execute(compiled.primitive.get(), stream.get(), key.bias ? 5 : 4, arguments);
+  DF_CHECK_MSG(status == dnnl_success, "oneDNN returned {}", static_cast<int>(status));
   stream.wait();
 }
 
@@ -244,13 +242,36 @@ void Deliver(const Tensor& result, const Tensor& to) {
   if (result.raw() != to.raw()) Convert(result, to);
 }
 
+// A copy of `master` in another layout, prepared once.
+class Repack {
+ public:
+  Repack() = default;
+  Repack(const memory::desc& from, const void* master, const memory::desc& to, void* copy)
+      : source_(from, Engine(), const_cast<void*>(master)),
+        destination_(to, Engine(), copy),
+        reorder_(source_, destination_) {}
+
+  void Run() {
+    thread_local dnnl::stream stream(Engine());
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, source_.get()},
+                                         {DNNL_ARG_TO, destination_.get()}};
+    const dnnl_status_t status = dnnl_primitive_execute(reorder_.get(), stream.get(), 2, arguments);
+    DF_CHECK_MSG(status == dnnl_success, "oneDNN returned {}", static_cast<int>(status));
+    stream.wait();
+  }
+
+ private:
+  memory source_, destination_;
+  dnnl::reorder reorder_;
+};
+
 }  // namespace
 
 struct OneDnnWeight::Impl {
   Tensor master;
   DType compute;
   bool for_backward;
-  memory::desc forward_layout, backward_layout;
+  Repack to_forward, to_backward;
   Storage forward, backward;  // bf16: packed copies; without native bf16: `forward` is rounded fp32
 
   bool packed() const { return compute == DType::kBF16 && HasNativeBf16(); }
@@ -263,11 +284,15 @@ OneDnnWeight::OneDnnWeight(const Tensor& master, DType compute, bool for_backwar
   impl_->compute = compute;
   impl_->for_backward = for_backward;
   if (impl_->packed()) {
-    impl_->forward_layout = PackedLayout(in(), out());
-    impl_->forward = Storage(impl_->forward_layout.get_size());
+    const memory::desc forward = PackedLayout(in(), out());
+    impl_->forward = Storage(forward.get_size());
+    impl_->to_forward =
+        Repack(Transposed(in(), out(), DType::kF32), master.raw(), forward, impl_->forward.data());
     if (for_backward) {
-      impl_->backward_layout = PackedLayout(out(), in());
-      impl_->backward = Storage(impl_->backward_layout.get_size());
+      const memory::desc backward = PackedLayout(out(), in());
+      impl_->backward = Storage(backward.get_size());
+      impl_->to_backward =
+          Repack(Plain(out(), in(), DType::kF32), master.raw(), backward, impl_->backward.data());
     }
   } else if (impl_->rounded()) {
     impl_->forward = Storage(master.bytes());
@@ -286,29 +311,11 @@ size_t OneDnnWeight::CopyBytes(int64_t out, int64_t in, DType compute, bool for_
   return PackedLayout(in, out).get_size() + (for_backward ? PackedLayout(out, in).get_size() : 0);
 }
 
-namespace {
-
-void Reorder(const memory::desc& from, const void* source, const memory::desc& to,
-             void* destination) {
-  memory source_memory(from, Engine(), const_cast<void*>(source));
-  memory destination_memory(to, Engine(), destination);
-  dnnl::stream stream(Engine());
-  dnnl::reorder(source_memory, destination_memory)
-      .execute(stream, source_memory, destination_memory);
-  stream.wait();
-}
-
-}  // namespace
-
 void OneDnnWeight::Refresh() {
   const Tensor& master = impl_->master;
   if (impl_->packed()) {
-    Reorder(Transposed(in(), out(), DType::kF32), master.raw(), impl_->forward_layout,
-            impl_->forward.data());
-    if (impl_->for_backward) {
-      Reorder(Plain(out(), in(), DType::kF32), master.raw(), impl_->backward_layout,
-              impl_->backward.data());
-    }
+    impl_->to_forward.Run();
+    if (impl_->for_backward) impl_->to_backward.Run();
   } else if (impl_->rounded()) {
     const float* from = master.f32();
     float* to = static_cast<float*>(impl_->forward.data());
