@@ -76,7 +76,9 @@ TEST_P(SteadyStep, AllocatesNothing) {
   const int64_t before = allocations, faults = PageFaults();
   for (int i = 0; i < 3; ++i) step();
   const bool own_products = GetParam().compute == DType::kBF16 && GetCpuLevel() == CpuLevel::kAmx;
-  if (own_products) EXPECT_EQ(allocations - before, 0);
+  if (own_products) {
+    EXPECT_EQ(allocations - before, 0);
+  }
   // Whatever the system does beside us may fault a page or two; a buffer of activations would be
   // hundreds.
   EXPECT_LE(PageFaults() - faults, 16);
