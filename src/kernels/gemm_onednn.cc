@@ -60,6 +60,10 @@ memory::data_type ToDnnl(DType dtype) {
 memory::desc Plain(int64_t rows, int64_t cols, DType dtype) {
   return memory::desc({rows, cols}, ToDnnl(dtype), memory::dims{cols, 1});
 }
+memory::desc Strided(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride,
+                     DType dtype) {
+  return memory::desc({rows, cols}, ToDnnl(dtype), memory::dims{row_stride, col_stride});
+}
 memory::desc Transposed(int64_t rows, int64_t cols, DType dtype) {
   return memory::desc({rows, cols}, ToDnnl(dtype), memory::dims{1, rows});
 }
@@ -102,6 +106,7 @@ struct Key {
   bool bias;
   int threads;
   int64_t dy_stride = 0;  // of a row of dy, for weight gradients
+  int64_t columns = 0;    // of the result, where a call computes only some; 0: all
 
   bool operator==(const Key&) const = default;
 };
@@ -111,7 +116,7 @@ struct KeyHash {
     size_t hash = static_cast<size_t>(key.product);
     for (int64_t part : {key.rows, key.out, key.in, int64_t{key.operand == DType::kBF16},
                          int64_t{key.result == DType::kBF16}, int64_t{key.bias},
-                         int64_t{key.threads}, key.dy_stride}) {
+                         int64_t{key.threads}, key.dy_stride, key.columns}) {
       hash = hash * 0x9E3779B97F4A7C15u + static_cast<size_t>(part);
     }
     return hash;
@@ -136,18 +141,22 @@ Compiled Compile(const Key& key) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   memory::desc source, weights, destination;
-  const memory::desc bias({1, key.out}, memory::data_type::f32, memory::dims{key.out, 1});
   const bool packed = key.operand == DType::kBF16;
+  const int64_t all = key.product == Product::kForward ? key.out : key.in;
+  const int64_t columns = key.columns > 0 ? key.columns : all;
+  const memory::desc bias({1, columns}, memory::data_type::f32, memory::dims{columns, 1});
   switch (key.product) {
     case Product::kForward:
       source = Plain(key.rows, key.in, key.operand);
-      weights = packed ? PackedLayout(key.in, key.out) : Transposed(key.in, key.out, key.operand);
-      destination = Plain(key.rows, key.out, key.result);
+      weights =
+          packed ? PackedLayout(key.in, key.out) : Strided(key.in, columns, 1, key.in, key.operand);
+      destination = Strided(key.rows, columns, key.out, 1, key.result);
       break;
     case Product::kBackwardInput:
       source = Plain(key.rows, key.out, key.operand);
-      weights = packed ? PackedLayout(key.out, key.in) : Plain(key.out, key.in, key.operand);
-      destination = Plain(key.rows, key.in, key.result);
+      weights = packed ? PackedLayout(key.out, key.in)
+                       : Strided(key.out, columns, key.in, 1, key.operand);
+      destination = Strided(key.rows, columns, key.in, 1, key.result);
       break;
     case Product::kBackwardWeight: {
       source =
@@ -220,6 +229,41 @@ Key MakeKey(Product product, int64_t rows, int64_t out, int64_t in, DType operan
   return {product, rows, out, in, operand, result, bias, threads};
 }
 
+// Below AVX-512 oneDNN splits the sum of an fp32 product over its threads, so that the result
+// depends on their number.
+bool SplitsSums() { return GetCpuLevel() < CpuLevel::kAvx512; }
+
+// Parts of `n` columns or rows of a result: as large as can be while a few threads have work, and
+// the same whatever their number.
+int64_t PartOf(int64_t n) { return std::max<int64_t>(64, (n / 8 + 15) / 16 * 16); }
+
+// Calls compute(first, count) for every part of n, each on one thread.
+template <class F>
+void ForEachPart(int64_t n, F compute) {
+  const int64_t part = PartOf(n);
+  ParallelFor((n + part - 1) / part, 1, [&](int64_t begin, int64_t end, int) {
+    if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
+    for (int64_t p = begin; p < end; ++p) compute(p * part, std::min(part, n - p * part));
+  });
+}
+
+// y = x W^T (+ bias) or dx = dy W in fp32; weights as the master lies, [out, in].
+void RunF32(Product product, int64_t rows, int64_t out, int64_t in, const float* source,
+            const float* weights, const float* bias, float* destination) {
+  if (!SplitsSums()) {
+    Run(MakeKey(product, rows, out, in, DType::kF32, DType::kF32, bias != nullptr), source, weights,
+        bias, destination);
+    return;
+  }
+  const bool forward = product == Product::kForward;
+  ForEachPart(forward ? out : in, [&](int64_t first, int64_t count) {
+    const Key key{product,         rows,          out, in,   DType::kF32, DType::kF32,
+                  bias != nullptr, /*threads=*/1, 0,   count};
+    Run(key, source, weights + (forward ? first * in : first),
+        bias == nullptr ? nullptr : bias + first, destination + first);
+  });
+}
+
 // An fp32 copy of `from` in scratch memory number `slot`, for CPUs without bf16 products.
 Tensor AsF32(const Tensor& from, int slot) {
   if (from.dtype() == DType::kF32) return from;
@@ -276,6 +320,10 @@ struct OneDnnWeight::Impl {
 
   bool packed() const { return compute == DType::kBF16 && HasNativeBf16(); }
   bool rounded() const { return compute == DType::kBF16 && !HasNativeBf16(); }
+  // What fp32 products read: the master, or its values rounded to bf16.
+  const float* f32() const {
+    return rounded() ? static_cast<const float*>(forward.data()) : master.f32();
+  }
 };
 
 OneDnnWeight::OneDnnWeight(const Tensor& master, DType compute, bool for_backward)
@@ -328,61 +376,50 @@ void OneDnnWeight::Refresh() {
 void OneDnnForward(const Tensor& x, const OneDnnWeight& weight, const Tensor& bias,
                    const Tensor& y) {
   const OneDnnWeight::Impl& w = weight.impl();
-  const int64_t rows = x.rows();
   const float* b = bias.empty() ? nullptr : bias.f32();
-  if (w.rounded()) {
-    const Tensor result = F32Destination(y);
-    Run(MakeKey(Product::kForward, rows, weight.out(), weight.in(), DType::kF32, DType::kF32,
+  if (w.packed()) {
+    Run(MakeKey(Product::kForward, x.rows(), weight.out(), weight.in(), w.compute, y.dtype(),
                 b != nullptr),
-        AsF32(x, 0).raw(), w.forward.data(), b, result.raw());
-    Deliver(result, y);
+        x.raw(), w.forward.data(), b, y.raw());
     return;
   }
-  Run(MakeKey(Product::kForward, rows, weight.out(), weight.in(), w.compute, y.dtype(),
-              b != nullptr),
-      x.raw(), w.packed() ? w.forward.data() : w.master.raw(), b, y.raw());
+  const Tensor result = F32Destination(y);
+  RunF32(Product::kForward, x.rows(), weight.out(), weight.in(), AsF32(x, 0).f32(), w.f32(), b,
+         result.f32());
+  Deliver(result, y);
 }
 
 void OneDnnBackwardInput(const Tensor& dy, const OneDnnWeight& weight, const Tensor& dx) {
   const OneDnnWeight::Impl& w = weight.impl();
-  const int64_t rows = dy.rows();
-  if (w.rounded()) {
-    const Tensor result = F32Destination(dx);
-    Run(MakeKey(Product::kBackwardInput, rows, weight.out(), weight.in(), DType::kF32, DType::kF32,
-                false),
-        AsF32(dy, 0).raw(), w.forward.data(), nullptr, result.raw());
-    Deliver(result, dx);
+  if (w.packed()) {
+    Run(MakeKey(Product::kBackwardInput, dy.rows(), weight.out(), weight.in(), w.compute,
+                dx.dtype(), false),
+        dy.raw(), w.backward.data(), nullptr, dx.raw());
     return;
   }
-  Run(MakeKey(Product::kBackwardInput, rows, weight.out(), weight.in(), w.compute, dx.dtype(),
-              false),
-      dy.raw(), w.packed() ? w.backward.data() : w.master.raw(), nullptr, dx.raw());
+  const Tensor result = F32Destination(dx);
+  RunF32(Product::kBackwardInput, dy.rows(), weight.out(), weight.in(), AsF32(dy, 0).f32(), w.f32(),
+         nullptr, result.f32());
+  Deliver(result, dx);
 }
 
 void OneDnnBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight) {
   const int64_t out = dy.cols(), in = x.cols();
   const bool convert = dy.dtype() == DType::kBF16 && !HasNativeBf16();
   const Tensor left = convert ? AsF32(dy, 0) : dy, right = convert ? AsF32(x, 1) : x;
-  // Shared out by us, in parts that do not depend on the number of threads, and each computed on
-  // one thread: oneDNN itself may split the sum.
-  const int64_t part = std::max<int64_t>(64, (out / 8 + 15) / 16 * 16);
-  ParallelFor((out + part - 1) / part, 1, [&](int64_t begin, int64_t end, int) {
-    if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t first = p * part, count = std::min(part, out - first);
-      const Key key{Product::kBackwardWeight,
-                    dy.rows(),
-                    count,
-                    in,
-                    left.dtype(),
-                    DType::kF32,
-                    false,
-                    /*threads=*/1,
-                    out};
-      Run(key,
-          static_cast<const char*>(left.raw()) + first * static_cast<int64_t>(SizeOf(left.dtype())),
-          right.raw(), nullptr, dweight.f32() + first * in);
-    }
+  const int64_t size = static_cast<int64_t>(SizeOf(left.dtype()));
+  ForEachPart(out, [&](int64_t first, int64_t count) {
+    const Key key{Product::kBackwardWeight,
+                  dy.rows(),
+                  count,
+                  in,
+                  left.dtype(),
+                  DType::kF32,
+                  false,
+                  /*threads=*/1,
+                  out};
+    Run(key, static_cast<const char*>(left.raw()) + first * size, right.raw(), nullptr,
+        dweight.f32() + first * in);
   });
 }
 
