@@ -17,8 +17,9 @@
 namespace denseformer {
 
 // Weights far from the initial ones, so that no part of the model is close to linear or to the
-// identity: matrices keep the scale of their input, norms and gains lie around 1, alphas around the
-// identity; the final norm makes up for the size of the embedding, so that logits are of size 1.
+// identity: matrices keep about the scale of their input, norms and gains lie around 1, alphas
+// around the identity; the final norm makes up for the size of the embedding, so that logits are of
+// size 1.
 inline void RandomizeWeights(Model& model, uint64_t seed) {
   for (const Parameter& parameter : model.table().all()) {
     Random random(seed, HashName(parameter.name));
@@ -29,7 +30,7 @@ inline void RandomizeWeights(Model& model, uint64_t seed) {
       deviation = 1.0f;
     } else if (parameter.group == ParameterGroup::kAttention ||
                parameter.group == ParameterGroup::kMlp) {
-      deviation = 1.0f / std::sqrt(static_cast<float>(parameter.shape[1]));
+      deviation = 0.6f / std::sqrt(static_cast<float>(parameter.shape[1]));
     } else if (parameter.group == ParameterGroup::kNorm ||
                parameter.group == ParameterGroup::kGain) {
       mean = 1.0f;
