@@ -71,12 +71,12 @@ build_jobs() {
   echo $((cores < memory ? cores : memory))
 }
 
-# build PRESET: configures and builds in build/PRESET.
+# build PRESET [OPTION...]: configures with these options of cmake, and builds in build/PRESET.
 build() {
   local log=$root/build/$1/configure.log
   mkdir -p "$root/build/$1"
   say "Building build/$1"
-  (cd "$root" && cmake --preset "$1") >"$log" 2>&1 ||
+  (cd "$root" && cmake --preset "$@") >"$log" 2>&1 ||
     { cat "$log" >&2; die "configuring build/$1 failed (log: build/$1/configure.log)"; }
   (cd "$root" && cmake --build --preset "$1" --parallel "${DENSEFORMER_JOBS:-$(build_jobs)}") ||
     die "building build/$1 failed"

@@ -193,6 +193,7 @@ TEST_F(TrainCommandTest, ADamagedNewestCheckpointIsReportedAndTheOneBeforeUsed) 
   const ProgramResult result = RunProgram(Resume(run));
   EXPECT_EQ(result.status, 0);
   EXPECT_TRUE(Contains(result.err, damaged)) << result.err;
+  EXPECT_TRUE(FileExists(run + "/checkpoints/damaged-step-00000040"));
   EXPECT_EQ(Differences(Content(run), expected), "");
 }
 

@@ -119,6 +119,24 @@ void RemoveOld(const std::string& run, const SaveOptions& options) {
 
 }  // namespace
 
+void FinishSave(const RunWriter& writer, const CheckpointInfo& checkpoint,
+                const SaveOptions& options) {
+  const std::string& run = writer.run();
+  try {
+    Publish(run, checkpoint.path);
+  } catch (const Error& error) {
+    LogError("checkpoint of step {} is saved, but {}/{} is still an earlier one: {}",
+             checkpoint.step, run, kModelFile, error.what());
+    return;  // an earlier checkpoint may be the only one it has in common: remove none
+  }
+  try {
+    RemoveOld(run, options);
+  } catch (const Error& error) {
+    LogError("checkpoint of step {} is saved, but an old one could not be removed: {}",
+             checkpoint.step, error.what());
+  }
+}
+
 std::string SaveCheckpoint(const RunWriter& writer, const Model& model, const Moments& moments,
                            const TrainerState& state, const SaveOptions& options) {
   const auto size = static_cast<size_t>(model.table().buffer_size());
@@ -142,19 +160,7 @@ std::string SaveCheckpoint(const RunWriter& writer, const Model& model, const Mo
           "untouched",
           state.step, error.what());
   }
-  try {
-    Publish(run, path);
-  } catch (const Error& error) {
-    LogError("checkpoint of step {} is saved, but {}/{} is still an earlier one: {}", state.step,
-             run, kModelFile, error.what());
-    return path;  // an earlier checkpoint may be the only one it has in common: remove none
-  }
-  try {
-    RemoveOld(run, options);
-  } catch (const Error& error) {
-    LogError("checkpoint of step {} is saved, but an old one could not be removed: {}", state.step,
-             error.what());
-  }
+  FinishSave(writer, {state.step, path}, options);
   return path;
 }
 

@@ -109,6 +109,11 @@ struct SaveOptions {
 std::string SaveCheckpoint(const RunWriter& writer, const Model& model, const Moments& moments,
                            const TrainerState& state, const SaveOptions& options = {});
 
+// The last part of SaveCheckpoint, after the checkpoint is durable: RUN/model.safetensors, and old
+// checkpoints. For a run that goes on from `checkpoint`, whose writer may have been killed before.
+void FinishSave(const RunWriter& writer, const CheckpointInfo& checkpoint,
+                const SaveOptions& options);
+
 // Fills model (and calls WeightsChanged) and moments from the checkpoint at `path`, after checking
 // every byte and that the checkpoint belongs to a model of the same configuration. Where `moments`
 // has empty spans only the weights are loaded.

@@ -22,7 +22,7 @@ constexpr PresetRow kPresets[] = {
     {"paper-84", 84, 12, 768, 50304, 256},  //
     {"paper-90", 90, 12, 768, 50304, 256},  //
     {"small", 48, 4, 128, 4096, 256},       // an hour on 2 cores, as deep as the paper's
-    {"tiny", 16, 2, 64, 1024, 128},         // the quickstart
+    {"tiny", 24, 3, 96, 2048, 128},         // the quickstart: minutes
     {"test", 4, 2, 32, 512, 32},            // milliseconds
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -62,6 +63,20 @@ void CheckPlace(const TrainRequest& request) {
   }
 }
 
+// Checkpoints after `step` are damaged, or the run would go on from them. Under another name none
+// of them counts as the newest one when old ones are removed.
+void PutDamagedAside(const std::string& run, int64_t step) {
+  for (const CheckpointInfo& checkpoint : ListCheckpoints(run)) {
+    if (checkpoint.step <= step) continue;
+    const std::filesystem::path path(checkpoint.path);
+    const std::string aside =
+        (path.parent_path() / ("damaged-" + path.filename().string())).string();
+    RemoveTree(aside);
+    RenameDurably(checkpoint.path, aside);
+    LogWarning("the damaged checkpoint is kept as {}", aside);
+  }
+}
+
 class Trainer {
  public:
   explicit Trainer(const TrainRequest& request);
@@ -81,6 +96,9 @@ class Trainer {
   void Save();
   Json Finish();
   std::string ProgressNote() const;
+  bool Finished() const {
+    return state_.step == options_.steps && FileExists(request_.run + "/" + kSummaryFile);
+  }
   double Seconds() const { return state_.seconds + Since(begin_); }
 
   const TrainRequest& request_;
@@ -144,6 +162,7 @@ void Trainer::Begin() {
 
 void Trainer::Resume() {
   const CheckpointInfo newest = NewestWholeCheckpoint(request_.run);
+  PutDamagedAside(request_.run, newest.step);
   state_ = FromTrainerState(LoadCheckpoint(newest.path, model_, optimizer_.moments()), newest.path);
   if (state_.step > options_.steps) {
     Throw(ErrorCode::kUsage, "resume: the run is at step {}, beyond train.steps = {}", state_.step,
@@ -151,6 +170,8 @@ void Trainer::Resume() {
   }
   optimizer_.SetUpdates(state_.updates, state_.dwa_updates);
   CheckData();
+  FinishSave(writer_, newest, {options_.save_keep, options_.save_best});
+  if (Finished()) return;
   WriteFileAtomic(request_.run + "/" + kOptionsFile, ToToml(options_));
   log_.emplace(request_.run, options_, state_.log);
   LogInfo("goes on at step {} of {}", state_.step, options_.steps);
@@ -298,7 +319,7 @@ std::string Trainer::ProgressNote() const {
 
 Json Trainer::Run() {
   const std::string summary = request_.run + "/" + kSummaryFile;
-  if (state_.step == options_.steps && FileExists(summary)) {
+  if (Finished()) {
     LogInfo("{} has finished all {} steps already", request_.run, options_.steps);
     return Json::parse(ReadFile(summary));
   }
@@ -342,6 +363,9 @@ Json Trainer::Finish() {
   input.gemm_share = gemm_rate_.Share(
       int64_t{options_.batch_size} * options_.model.seq_len * state_.step, state_.step_seconds);
   input.epochs = batches_.EpochsAt(state_.step);
+  // Once more, should RUN/model.safetensors have failed at the last save.
+  FinishSave(writer_, ListCheckpoints(request_.run).back(),
+             {options_.save_keep, options_.save_best});
   const Json summary = MakeSummary(input);
   WriteFileAtomic(request_.run + "/" + kSummaryFile, summary.dump(2) + "\n");
   return summary;

@@ -1,0 +1,135 @@
+// Decay groups, delayed DWA weights, clipping's norm; AdamW against its formula in fp64.
+#include "train/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace denseformer {
+namespace {
+
+TrainOptions Options() {
+  TrainOptions options = PresetOptions("test");
+  options.model.dwa = "2x1";
+  options.model.gains = true;
+  options.model.bias = true;
+  return options;
+}
+
+// A model whose gradients are a function of the place.
+Model TestModel(const TrainOptions& options) {
+  Model model(options.model, DType::kF32, ModelUse::kTraining);
+  model.Initialize(1);
+  return model;
+}
+
+void FillGradients(Model& model, float scale) {
+  for (const Parameter& p : model.table().all()) {
+    for (int64_t i = 0; i < p.count(); ++i) {
+      model.gradients()[p.offset + i] = scale * std::sin(static_cast<float>(p.offset + i));
+    }
+  }
+}
+
+std::vector<float> Copy(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+bool Decays(const TrainOptions& options, const Parameter& p) {
+  if (p.name.find("alphas") != std::string::npos) return options.decay_dwa;
+  if (p.name.find("gain_") != std::string::npos) return options.decay_gains;
+  if (p.name.ends_with(".bias") || p.name.find("ln_") != std::string::npos) return false;
+  return p.name != "transformer.wte.weight";
+}
+
+TEST(OptimizerTest, EveryParameterMovesByTheFormula) {
+  for (const bool exempt : {false, true}) {
+    TrainOptions options = Options();
+    options.decay_dwa = options.decay_gains = !exempt;
+    Model model = TestModel(options);
+    Optimizer optimizer(model, options);
+    const std::vector<float> before = Copy(model.weights());
+    std::vector<double> w(before.begin(), before.end()), m(w.size()), v(w.size());
+    const double rates[] = {1e-3, 2e-3, 5e-4};
+    for (int step = 0; step < 3; ++step) {
+      FillGradients(model, 0.1f + static_cast<float>(step));
+      const std::vector<float> g = Copy(model.gradients());
+      optimizer.Update(step, rates[step], 0.5);
+      for (const Parameter& p : model.table().all()) {
+        const double decay = Decays(options, p) ? options.weight_decay : 0;
+        for (int64_t i = p.offset; i < p.offset + p.count(); ++i) {
+          const double gradient = 0.5 * g[i];
+          m[i] = 0.9 * m[i] + 0.1 * gradient;
+          v[i] = 0.95 * v[i] + 0.05 * gradient * gradient;
+          const double m_hat = m[i] / (1 - std::pow(0.9, step + 1));
+          const double v_hat = v[i] / (1 - std::pow(0.95, step + 1));
+          w[i] = w[i] * (1 - rates[step] * decay) - rates[step] * m_hat / (std::sqrt(v_hat) + 1e-8);
+          ASSERT_NEAR(model.weights()[i], w[i], 1e-6) << p.name;
+        }
+      }
+    }
+    EXPECT_EQ(optimizer.updates(), 3);
+    // Nothing grows between the tensors, and the gradients are ready for the next step.
+    std::vector<bool> inside(w.size());
+    for (const Parameter& p : model.table().all()) {
+      std::fill_n(inside.begin() + p.offset, p.count(), true);
+    }
+    for (size_t i = 0; i < w.size(); ++i) {
+      ASSERT_TRUE(inside[i] || model.weights()[i] == 0);
+      ASSERT_EQ(model.gradients()[i], 0);
+    }
+  }
+}
+
+TEST(OptimizerTest, DelayedDwaWeightsBeginAsIfNew) {
+  TrainOptions options = Options();
+  options.dwa_start = 2;
+  Model model = TestModel(options);
+  Optimizer optimizer(model, options);
+  const Parameter& alphas = *model.table().Find("dwa_modules.alphas.3.weight");
+  const auto weights = [&] { return Copy(model.weights().subspan(alphas.offset, 3)); };
+  const std::vector<float> identity = weights();
+  EXPECT_EQ(identity, (std::vector<float>{0, 0, 1}));
+
+  for (int step = 0; step < 2; ++step) {
+    FillGradients(model, 1);
+    double expected = 0;
+    for (const Parameter& p : model.table().all()) {
+      if (p.group == ParameterGroup::kDwa) continue;
+      for (int64_t i = 0; i < p.count(); ++i) {
+        expected += std::pow(double{model.gradients()[p.offset + i]}, 2);
+      }
+    }
+    EXPECT_NEAR(optimizer.GradientNorm(step), std::sqrt(expected), 1e-6);
+    optimizer.Update(step, 1e-2, 1);
+    EXPECT_EQ(weights(), identity);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(optimizer.moments().first[alphas.offset + i], 0);
+      EXPECT_EQ(optimizer.moments().second[alphas.offset + i], 0);
+    }
+  }
+  EXPECT_EQ(optimizer.updates(), 2);
+  EXPECT_EQ(optimizer.dwa_updates(), 0);
+
+  // The first update of a new parameter is the rate, whatever the size of the gradient.
+  FillGradients(model, 1);
+  const std::vector<float> g = Copy(model.gradients().subspan(alphas.offset, 3));
+  optimizer.Update(2, 1e-2, 1);
+  EXPECT_EQ(optimizer.dwa_updates(), 1);
+  for (int i = 0; i < 3; ++i) {
+    const float decayed = identity[i] * (1 - 1e-2f * 0.1f);
+    EXPECT_NEAR(weights()[i], decayed - std::copysign(1e-2f, g[i]), 1e-6);
+  }
+}
+
+TEST(OptimizerTest, GradientNormSeesWhatIsNotFinite) {
+  const TrainOptions options = Options();
+  Model model = TestModel(options);
+  Optimizer optimizer(model, options);
+  EXPECT_EQ(optimizer.GradientNorm(0), 0);
+  model.gradients()[17] = std::nanf("");
+  EXPECT_FALSE(std::isfinite(optimizer.GradientNorm(0)));
+  optimizer.DropGradients();
+  EXPECT_EQ(optimizer.GradientNorm(0), 0);
+}
+
+}  // namespace
+}  // namespace denseformer
