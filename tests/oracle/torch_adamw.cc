@@ -1,7 +1,10 @@
 #include "oracle/torch_adamw.h"
 
-#include <torch/nn/utils/clip_grad.h>
+// clip_grad.h uses names that it does not include.
+// clang-format off
 #include <torch/optim/adamw.h>
+#include <torch/nn/utils/clip_grad.h>
+// clang-format on
 
 #include <algorithm>
 
