@@ -50,10 +50,10 @@ struct DepthAverager::Plan {
   std::vector<const float*> alphas;  // forward
   std::vector<bool> slot_empty;      // nothing took part in this partial sum
   std::vector<const void*> terms;
-  std::vector<float> weights;           // [terms, kMostAverages]
-  std::vector<const float*> gradients;  // dY_i
-  std::vector<PullPair> pairs;          // [gradients, kMostPulls]
-  std::vector<float*> pair_gradients;   // [gradients, kMostPulls]: where the dot product goes
+  std::vector<float> weights;          // [terms, kMostAverages]
+  std::vector<const void*> gradients;  // dY_i
+  std::vector<PullPair> pairs;         // [gradients, kMostPulls]
+  std::vector<float*> pair_gradients;  // [gradients, kMostPulls]: where the dot product goes
   AveragePass average;
   PullPass pull;
 };
@@ -186,6 +186,7 @@ void DepthAverager::Plan::PreparePull(int depth, std::span<const Tensor> history
   // The deepest reader first; those that `covered` counts are in the partial sum.
   for (int r = static_cast<int>(readers.size()) - 1 - step.covered; r >= 0; --r) {
     const int module = readers[r].depth;
+    if (dy[module].empty()) continue;
     bool needed = false;
     for (int t = 0; t < kMostPulls; ++t) {
       const int index = t < pull.targets ? IndexOf(pattern.sources(module), sources[t]) : -1;
@@ -206,9 +207,12 @@ void DepthAverager::Plan::PreparePull(int depth, std::span<const Tensor> history
       continue;
     }
     CheckTensor("dy", module, dy[module], count);
-    gradients.push_back(dy[module].f32());
+    DF_CHECK_MSG(gradients.empty() || dy[module].dtype() == pull.dy_dtype, "dy of mixed types");
+    pull.dy_dtype = dy[module].dtype();
+    gradients.push_back(dy[module].raw());
   }
   for (int t = 1; t < pull.targets; ++t) slot_empty[step.followers[t - 1].slot] = !used[t];
+  DF_CHECK(pull.dy_dtype == DType::kF32 || pull.dtype == DType::kBF16);
   pull.empty = !used[0];
   pull.modules = static_cast<int>(gradients.size());
   pull.dy = gradients.data();

@@ -144,7 +144,7 @@ HWY_INLINE void AddWide(D d, hn::Vec<D> products, double* sum) {
 constexpr int kMaxLanes = 16;
 
 // lane_sums [modules, kMostPulls, kMaxLanes].
-template <int kSums, int V, class D, class T>
+template <int kSums, int V, class T, class U, class D>
 HWY_INLINE void PullTile(D d, const PullPass& pass, int64_t e, bool prefetch, double* lane_sums) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN float x[kSums][V * hn::MaxLanes(D())];
@@ -159,10 +159,10 @@ HWY_INLINE void PullTile(D d, const PullPass& pass, int64_t e, bool prefetch, do
     for (int v = 0; v < V; ++v) sums[0][v] = hn::LoadU(d, pass.partial + e + v * lanes);
   }
   for (int k = 0; k < pass.modules; ++k) {
-    const float* from = pass.dy[k] + e;
+    const U* from = static_cast<const U*>(pass.dy[k]) + e;
     if (prefetch) PrefetchTile(from, V * lanes);
     hn::Vec<D> dy[V];
-    for (int v = 0; v < V; ++v) dy[v] = hn::LoadU(d, from + v * lanes);
+    for (int v = 0; v < V; ++v) dy[v] = LoadF32(d, from + v * lanes);
     for (int t = 0; t < kSums; ++t) {
       const PullPair& pair = pass.pairs[k * kMostPulls + t];
       if (pair.sum) {
@@ -189,7 +189,7 @@ HWY_INLINE void PullTile(D d, const PullPass& pass, int64_t e, bool prefetch, do
   }
 }
 
-template <int kSums, class T>
+template <int kSums, class T, class U>
 void PullRange(const PullPass& pass, int64_t begin, int64_t end, double* lane_sums) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> d1;
@@ -197,26 +197,26 @@ void PullRange(const PullPass& pass, int64_t begin, int64_t end, double* lane_su
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t e = begin;
   for (; e + V * lanes <= end; e += V * lanes) {
-    PullTile<kSums, V, decltype(d), T>(d, pass, e, true, lane_sums);
+    PullTile<kSums, V, T, U>(d, pass, e, true, lane_sums);
   }
   for (; e + lanes <= end; e += lanes) {
-    PullTile<kSums, 1, decltype(d), T>(d, pass, e, false, lane_sums);
+    PullTile<kSums, 1, T, U>(d, pass, e, false, lane_sums);
   }
-  for (; e < end; ++e) PullTile<kSums, 1, decltype(d1), T>(d1, pass, e, false, lane_sums);
+  for (; e < end; ++e) PullTile<kSums, 1, T, U>(d1, pass, e, false, lane_sums);
 }
 
-template <class T>
+template <class T, class U>
 void PullRangeOf(const PullPass& pass, int64_t begin, int64_t end, double* lane_sums) {
   static_assert(kMostPulls == 4);
   switch (pass.targets) {
     case 1:
-      return PullRange<1, T>(pass, begin, end, lane_sums);
+      return PullRange<1, T, U>(pass, begin, end, lane_sums);
     case 2:
-      return PullRange<2, T>(pass, begin, end, lane_sums);
+      return PullRange<2, T, U>(pass, begin, end, lane_sums);
     case 3:
-      return PullRange<3, T>(pass, begin, end, lane_sums);
+      return PullRange<3, T, U>(pass, begin, end, lane_sums);
     case 4:
-      return PullRange<4, T>(pass, begin, end, lane_sums);
+      return PullRange<4, T, U>(pass, begin, end, lane_sums);
   }
 }
 
@@ -225,9 +225,11 @@ void PullPassT(const PullPass& pass, int64_t begin, int64_t end, double* dots) {
   double* lane_sums = static_cast<double*>(ThreadScratch(pairs * kMaxLanes * sizeof(double)));
   std::fill(lane_sums, lane_sums + pairs * kMaxLanes, 0.0);
   if (pass.dtype == DType::kF32) {
-    PullRangeOf<float>(pass, begin, end, lane_sums);
+    PullRangeOf<float, float>(pass, begin, end, lane_sums);
+  } else if (pass.dy_dtype == DType::kF32) {
+    PullRangeOf<bf16, float>(pass, begin, end, lane_sums);
   } else {
-    PullRangeOf<bf16>(pass, begin, end, lane_sums);
+    PullRangeOf<bf16, bf16>(pass, begin, end, lane_sums);
   }
   for (int64_t pair = 0; pair < pairs; ++pair) {
     double sum = 0;

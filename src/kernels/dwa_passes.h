@@ -43,8 +43,9 @@ struct PullPair {
 // sum_t, or output_0 + sum_0 with `add`. dots[k][t] = <dy[k], x[t]> over the range where wanted.
 struct PullPass {
   int modules = 0;
-  const float* const* dy = nullptr;  // [modules]
-  const PullPair* pairs = nullptr;   // [modules, kMostPulls]
+  const void* const* dy = nullptr;  // [modules] of dy_dtype
+  DType dy_dtype = DType::kF32;     // bf16 only where the history is too
+  const PullPair* pairs = nullptr;  // [modules, kMostPulls]
   int targets = 1;
   const void* x[kMostPulls] = {};  // of dtype
   DType dtype = DType::kF32;

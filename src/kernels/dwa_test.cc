@@ -76,7 +76,9 @@ class Problem {
     std::vector<std::vector<float>> dx, dalpha;
   };
 
-  Gradients Backward(const AveragerOptions& options = AveragerOptions()) {
+  // dY_absent is left out.
+  Gradients Backward(const AveragerOptions& options = AveragerOptions(),
+                     DType dy_dtype = DType::kF32, int absent = -1) {
     Arena measure;
     DepthAverager(pattern_, shape_[0], shape_[1], measure, options);
     Arena arena(measure.peak());
@@ -84,7 +86,15 @@ class Problem {
     Gradients gradients{own_gradient_, {}};
     for (const auto& alpha : alpha_) gradients.dalpha.emplace_back(alpha.size(), 0.5f);
     std::vector<Tensor> dy;
-    for (auto& gradient : dy_) dy.emplace_back(gradient.data(), shape_);
+    std::vector<std::vector<bf16>> short_dy;
+    for (auto& gradient : dy_) {
+      dy.emplace_back(gradient.data(), shape_);
+      if (dy_dtype == DType::kF32) continue;
+      short_dy.emplace_back();
+      for (float value : gradient) short_dy.back().push_back(bf16(value));
+      dy.back() = Tensor(short_dy.back().data(), shape_);
+    }
+    if (absent >= 0) dy[absent] = Tensor();
     std::vector<float*> dalphas;
     for (auto& dalpha : gradients.dalpha) {
       dalphas.push_back(dalpha.empty() ? nullptr : dalpha.data());
@@ -329,6 +339,19 @@ TEST_P(DwaTest, WithoutWeightsTheAverageIsZero) {
   const auto y = problem.Forward();
   for (int i = 1; i <= 5; ++i) EXPECT_EQ(y[i], std::vector<float>(99, 0.0f));
   problem.ExpectBackward(problem.Backward());
+}
+
+TEST(DwaTest, TakesGradientsInBf16AndSkipsAbsentOnes) {
+  const DepthPattern pattern = DepthPattern::Parse("1x1", 9);
+  Problem problem(pattern, 3, 70, DType::kBF16);
+  for (auto& dy : problem.dy()) {
+    for (float& value : dy) value = static_cast<float>(bf16(value));
+  }
+  std::fill(problem.dy()[4].begin(), problem.dy()[4].end(), 0.0f);
+  const Problem::Gradients full = problem.Backward();
+  const Problem::Gradients same = problem.Backward({}, DType::kBF16, /*absent=*/4);
+  EXPECT_EQ(full.dx, same.dx);
+  EXPECT_EQ(full.dalpha, same.dalpha);
 }
 
 TEST(DwaTest, ServesFewerRowsThanPlanned) {
