@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>

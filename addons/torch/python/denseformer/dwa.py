@@ -1,0 +1,234 @@
+"""DWAModules: the depth-weighted averages of all blocks of a Transformer."""
+
+import threading
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+import torch
+from torch import Tensor, nn
+
+from ._library import has_kernels
+
+Sources = List[List[int]]
+
+
+def _is_compiling() -> bool:
+    compiler = getattr(torch, "compiler", None)
+    if compiler is not None and hasattr(compiler, "is_compiling"):
+        return bool(compiler.is_compiling())
+    return False
+
+
+def _pattern_sources(n_blocks: int, pattern: Union[str, Sequence[Sequence[int]]]) -> Sources:
+    """The sources of the module after each depth 0..n_blocks; none at depth 0."""
+    if n_blocks < 1:
+        raise ValueError(f"denseformer: n_blocks is {n_blocks}, expected at least 1")
+    if isinstance(pattern, str):
+        if not has_kernels:
+            raise RuntimeError(
+                f"denseformer: pattern {pattern!r} needs the compiled library; without it give "
+                "dilation and period, or the sources themselves"
+            )
+        try:
+            return [list(row) for row in torch.ops.denseformer.pattern_sources(pattern, n_blocks)]
+        except RuntimeError as error:
+            raise ValueError(str(error).splitlines()[0]) from None
+    rows = [[]] + [sorted(int(j) for j in row) for row in pattern]
+    if len(rows) != n_blocks + 1:
+        raise ValueError(f"denseformer: sources of {len(rows) - 1} blocks, expected {n_blocks}")
+    for i, row in enumerate(rows):
+        if row and (row[0] < 0 or row[-1] != i or len(set(row)) != len(row)):
+            raise ValueError(
+                f"denseformer: sources {row} after block {i}, expected different numbers from 0 "
+                f"to {i}, and {i} among them"
+            )
+    return rows
+
+
+def _dilated(n_blocks: int, dilation: int, period: int) -> List[List[int]]:
+    for name, value in (("dilation", dilation), ("period", period)):
+        if value < 1:
+            raise ValueError(f"denseformer: {name} is {value}, expected at least 1")
+    return [
+        list(range(i % dilation, i + 1, dilation)) if i % period == 0 else []
+        for i in range(1, n_blocks + 1)
+    ]
+
+
+def dwa(sources: Sequence[Tensor], alphas: Tensor) -> Tensor:
+    """``sum(alpha * x for alpha, x in zip(alphas, sources))`` in one pass.
+
+    ``sources`` have one shape, dtype and device; ``alphas`` has as many elements as there are
+    sources. Differentiable; fp32 and bf16 on the CPU run a fused kernel.
+    """
+    if has_kernels:
+        return torch.ops.denseformer.dwa(list(sources), alphas)
+    return _weighted_sum(list(sources), alphas.reshape(-1))
+
+
+def _weighted_sum(sources: List[Tensor], weights: Tensor) -> Tensor:
+    weights = weights.to(sources[0].dtype)
+    total = sources[0] * weights[0]
+    for k in range(1, len(sources)):
+        total = total + sources[k] * weights[k]
+    return total
+
+
+def _describe(x: Tensor) -> str:
+    return f"{x.dtype} {list(x.shape)} on {x.device}"
+
+
+class _PlainPass:
+    """One pass on plain operations: what torch.compile traces, or without the library."""
+
+    def __init__(self, sources: Sources, x: Tensor, weights: Tensor):
+        self._sources = sources
+        self._weights = weights
+        self._outputs = [x]
+        self._done = False
+
+    def next(self, x: Tensor, block_idx: int) -> Tensor:
+        first, depth, depths = self._outputs[0], block_idx + 1, len(self._sources)
+        if not 1 <= depth < depths:
+            raise RuntimeError(
+                f"denseformer: block_idx {block_idx}, expected 0 to {depths - 2}"
+            )
+        if not self._done and depth != len(self._outputs):
+            raise RuntimeError(
+                f"denseformer: block_idx {block_idx} out of order, "
+                f"expected {len(self._outputs) - 1}"
+            )
+        if x.shape != first.shape or x.dtype != first.dtype or x.device != first.device:
+            raise RuntimeError(
+                f"denseformer: block_idx {block_idx} gave {_describe(x)}, but init_accumulators "
+                f"was given {_describe(first)}"
+            )
+        if not self._done:
+            self._outputs.append(x)
+            self._done = len(self._outputs) == depths
+        row = self._sources[depth]
+        if not row:
+            return x
+        begin = sum(len(r) for r in self._sources[:depth])
+        terms = [x if j == depth else self._outputs[j] for j in row]
+        return _weighted_sum(terms, self._weights[begin : begin + len(row)])
+
+    def finished(self) -> bool:
+        return self._done
+
+
+Accumulators = Any
+"""What ``DWAModules.init_accumulators`` returns: one pass through the depth."""
+
+
+class _Alpha(nn.Module):
+    """The weights of one module, ``[1, n]``.
+
+    Not an ``nn.Linear``, so that initialisers of every ``nn.Linear`` of a model pass it by.
+    """
+
+    def __init__(self, n: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(1, n))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            self.weight.zero_()
+            self.weight[0, -1] = 1.0
+
+    def extra_repr(self) -> str:
+        return f"sources={self.weight.shape[1]}"
+
+
+class DWAModules(nn.Module):
+    """Depth-weighted averages after the blocks of a Transformer.
+
+    After block ``i`` (from 1; ``block_idx`` is ``i - 1``) the average of the outputs so far,
+    ``Y_i = sum_j alpha_ij X_j``, takes the place of ``X_i``; ``X_0`` is the embedding. At first
+    ``alpha_ii = 1`` and all others are 0, so that the model computes what it did before.
+
+    Args:
+        n_blocks: blocks of the model.
+        dilation: the average reads every ``dilation``-th output, from the newest back.
+        period: there is an average after every ``period``-th block.
+        pattern: instead of dilation and period: ``"4x5"``, ``"last:4"``, ``"final"``,
+            ``"grouped:2x4"``, or for each block the list of outputs that its average reads.
+
+    The weights are ``alphas[block_idx].weight`` of shape ``[1, n]``, oldest source first;
+    ``alphas[block_idx]`` is ``None`` where there is no average.
+
+    Dense fp32 and bf16 tensors on the CPU run fused kernels on the model's own tensors: the
+    outputs must not be modified in place while the pass needs them (an error says so). Everything
+    else, and ``torch.compile``, runs on plain operations.
+
+    A pass belongs to the thread that began it and leaves nothing on the module when the last block
+    is done. Where several passes interleave on one thread, and inside an activation checkpoint,
+    hand over what ``init_accumulators`` returned.
+    """
+
+    def __init__(
+        self,
+        n_blocks: int,
+        dilation: int = 1,
+        period: int = 1,
+        *,
+        pattern: Union[None, str, Sequence[Sequence[int]]] = None,
+    ):
+        super().__init__()
+        self.n_blocks = n_blocks
+        self.dilation = dilation
+        self.period = period
+        self.sources = _pattern_sources(
+            n_blocks, _dilated(n_blocks, dilation, period) if pattern is None else pattern
+        )
+        self.alphas = nn.ModuleList(
+            [_Alpha(len(row)) if row else None for row in self.sources[1:]]  # type: ignore
+        )
+        self._passes: Dict[int, Accumulators] = {}
+
+    def reset_parameters(self) -> None:
+        """Sets every average back to the newest output alone."""
+        for alpha in self.alphas:
+            if alpha is not None:
+                alpha.reset_parameters()
+
+    def init_accumulators(self, x: Tensor) -> Accumulators:
+        """Begins a pass with the embedding ``x``; returns the pass."""
+        rows = [alpha.weight.view(-1) for alpha in self.alphas if alpha is not None]
+        weights = torch.cat(rows) if rows else x.new_empty(0)
+        if _is_compiling():
+            self._passes[0] = accumulators = _PlainPass(self.sources, x, weights)
+            return accumulators
+        if has_kernels:
+            accumulators = torch.classes.denseformer.DepthPass(self.sources, x, weights)
+        else:
+            accumulators = _PlainPass(self.sources, x, weights)
+        self._passes[threading.get_ident()] = accumulators
+        return accumulators
+
+    def forward(
+        self, x: Tensor, block_idx: int, accumulators: Optional[Accumulators] = None
+    ) -> Tensor:
+        """What block ``block_idx + 1`` reads, from the output ``x`` of block ``block_idx``."""
+        key = 0 if _is_compiling() else threading.get_ident()
+        if accumulators is None:
+            if key not in self._passes:
+                raise RuntimeError(
+                    f"denseformer: block_idx {block_idx} without a pass: call "
+                    "init_accumulators(x) first, on the same thread (inside an activation "
+                    "checkpoint hand its result over as `accumulators`)"
+                )
+            accumulators = self._passes[key]
+        y = accumulators.next(x, block_idx)
+        if accumulators.finished() and self._passes.get(key) is accumulators:
+            del self._passes[key]
+        return y
+
+    def extra_repr(self) -> str:
+        averages = sum(1 for row in self.sources if row)
+        return f"n_blocks={self.n_blocks}, averages={averages}"
+
+    def __getstate__(self) -> Dict[str, Any]:
+        state = self.__dict__.copy()
+        state["_passes"] = {}
+        return state

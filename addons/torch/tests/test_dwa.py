@@ -1,0 +1,604 @@
+"""Tests of the Python package; run with PYTHONPATH at the built package."""
+
+import copy
+import gc
+import io
+import os
+import pickle
+import sys
+import tempfile
+import threading
+import unittest
+import weakref
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import denseformer
+from denseformer import DWAModules, dwa
+from reference import AccumulatorDWA, formula
+
+PATTERNS = ["1x1", "2x1", "4x1", "3x2", "4x5", "last:2", "final", "grouped:2x3"]
+
+
+def randomize(module):
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator))
+    return module
+
+
+class Blocks(nn.Module):
+    """A small model: `blocks` of tanh layers around any DWA module."""
+
+    def __init__(self, dwa_modules, n_blocks, width=6):
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList([nn.Linear(width, width) for _ in range(n_blocks)])
+        self.dwa_modules = dwa_modules
+
+    def forward(self, x):
+        self.dwa_modules.init_accumulators(x)
+        for i, block in enumerate(self.blocks):
+            x = x + torch.tanh(block(x))
+            x = self.dwa_modules(x, block_idx=i)
+        return x
+
+
+class FormulaDWA(nn.Module):
+    """The same interface, straight from the formula."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.sources, self.alphas = module.sources, copy.deepcopy(module.alphas)
+
+    def init_accumulators(self, x):
+        self.outputs = [x]
+
+    def forward(self, x, block_idx):
+        self.outputs.append(x)
+        row = self.sources[block_idx + 1]
+        if not row:
+            return x
+        return formula(row, self.outputs, self.alphas[block_idx].weight.view(-1).to(x.dtype))
+
+
+def run(model, x):
+    """Output, gradient of the input, gradients of all parameters."""
+    x = x.clone().requires_grad_()
+    y = model(x)
+    y.float().pow(2).sum().backward()
+    return y.detach(), x.grad, {n: p.grad for n, p in model.named_parameters()}
+
+
+class ValuesTest(unittest.TestCase):
+    def check(self, pattern, dtype, tolerance, n_blocks=12, x=None):
+        module = randomize(DWAModules(n_blocks, pattern=pattern))
+        for alpha in module.alphas:
+            if alpha is not None:
+                alpha.weight.data /= alpha.weight.shape[1]
+        model = Blocks(module, n_blocks).to(dtype)
+        other = Blocks(FormulaDWA(module), n_blocks).to(dtype)
+        if x is None:
+            x = torch.randn(3, 5, 6)
+        x = x.to(dtype)
+        got, want = run(model, x), run(other, x)
+        torch.testing.assert_close(got[0], want[0], rtol=tolerance, atol=tolerance)
+        scale = want[1].float().abs().max().item()
+        torch.testing.assert_close(got[1], want[1], rtol=tolerance, atol=tolerance * scale)
+        for name, grad in want[2].items():
+            scale = max(1.0, grad.float().abs().max().item())
+            torch.testing.assert_close(
+                got[2][name], grad, rtol=tolerance, atol=tolerance * scale, msg=f"{pattern} {name}"
+            )
+
+    def test_fp32_of_every_pattern(self):
+        for pattern in PATTERNS:
+            with self.subTest(pattern):
+                self.check(pattern, torch.float32, 2e-5)
+
+    def test_double_of_every_pattern(self):
+        for pattern in PATTERNS:
+            with self.subTest(pattern):
+                self.check(pattern, torch.float64, 1e-12)
+
+    def test_bf16_of_every_pattern(self):
+        for pattern in PATTERNS:
+            with self.subTest(pattern):
+                self.check(pattern, torch.bfloat16, 0.1)
+
+    def test_48_blocks(self):
+        self.check("1x1", torch.float32, 2e-5, n_blocks=48)
+
+    def test_sources_as_lists(self):
+        lists = [[0, 1], [], [0, 2, 3], [4], [1, 2, 5]]
+        self.check(lists, torch.float32, 2e-5, n_blocks=5)
+
+    def test_tensors_that_are_not_contiguous(self):
+        x = torch.randn(6, 5, 3).transpose(0, 2)
+        self.assertFalse(x.is_contiguous())
+        self.check("2x1", torch.float32, 2e-5, x=x)
+
+    def test_fp16(self):
+        module = randomize(DWAModules(4)).half()
+        outputs = [torch.randn(3, 8).half() for _ in range(5)]
+        module.init_accumulators(outputs[0])
+        for i in range(4):
+            y = module(outputs[i + 1], i)
+            self.assertEqual(y.dtype, torch.float16)
+            want = formula(range(i + 2), outputs, module.alphas[i].weight.view(-1))
+            torch.testing.assert_close(y, want)
+
+    def test_bf16_average_is_rounded_once(self):
+        module = randomize(DWAModules(8)).bfloat16()
+        outputs = [torch.randn(64).bfloat16() for _ in range(9)]
+        module.init_accumulators(outputs[0])
+        with torch.no_grad():
+            for i in range(8):
+                if i == 0:
+                    module.init_accumulators(outputs[0])
+                y = module(outputs[i + 1], i)
+                weights = module.alphas[i].weight.view(-1).double()
+                want = formula(range(i + 2), [o.double() for o in outputs], weights)
+                error = (y.double() - want).abs()
+                self.assertTrue((error <= want.abs() * 2**-8 + 1e-6).all())
+
+    def test_scalars_and_empty_tensors(self):
+        for shape in [(), (0, 4), (1,)]:
+            module = DWAModules(2)
+            x = torch.ones(shape)
+            module.init_accumulators(x)
+            module(x, 0)
+            self.assertEqual(module(x, 1).shape, x.shape)
+
+    def test_initial_weights_change_nothing(self):
+        x = torch.randn(3, 6)
+        model = Blocks(DWAModules(5), 5)
+        plain = x
+        for block in model.blocks:
+            plain = plain + torch.tanh(block(plain))
+        self.assertTrue(torch.equal(model(x), plain))
+
+
+class OperatorTest(unittest.TestCase):
+    def setUp(self):
+        if not denseformer.has_kernels:
+            self.skipTest("built without kernels")
+
+    def test_gradcheck(self):
+        sources = [torch.randn(2, 3, dtype=torch.double, requires_grad=True) for _ in range(4)]
+        alphas = torch.randn(4, dtype=torch.double, requires_grad=True)
+        function = lambda a, *s: dwa(s, a)  # noqa: E731
+        self.assertTrue(torch.autograd.gradcheck(function, (alphas, *sources)))
+        self.assertTrue(torch.autograd.gradgradcheck(function, (alphas, *sources)))
+
+    def test_values_and_gradients(self):
+        for dtype, tolerance in [(torch.float32, 1e-5), (torch.bfloat16, 0.03)]:
+            for n in [1, 2, 4, 7]:
+                sources = [torch.randn(9, 33, dtype=dtype, requires_grad=True) for _ in range(n)]
+                alphas = torch.randn(1, n, requires_grad=True)
+                gradient = torch.randn(9, 33, dtype=dtype)
+                y = dwa(sources, alphas)
+                self.assertEqual(y.dtype, dtype)
+                got = torch.autograd.grad(y, sources + [alphas], gradient)
+                wide = [s.detach().double().requires_grad_() for s in sources]
+                wide_alphas = alphas.detach().double().requires_grad_()
+                z = formula(range(n), wide, wide_alphas[0])
+                want = torch.autograd.grad(z, wide + [wide_alphas], gradient.double())
+                torch.testing.assert_close(y.double(), z, rtol=tolerance, atol=tolerance)
+                for g, w in zip(got[:-1], want[:-1]):
+                    torch.testing.assert_close(g.double(), w, rtol=tolerance, atol=tolerance)
+                torch.testing.assert_close(
+                    got[-1].double(), want[-1], rtol=tolerance, atol=30 * tolerance
+                )
+
+    def test_shapes_without_data(self):
+        sources = [torch.empty(4, 5, device="meta") for _ in range(3)]
+        y = torch.ops.denseformer.dwa(sources, torch.empty(3, device="meta"))
+        self.assertEqual((y.shape, y.device.type), (torch.Size([4, 5]), "meta"))
+
+    def test_errors(self):
+        x = torch.ones(2)
+        for sources, message in [
+            ([], "no sources"),
+            ([x], "3 alphas for 1 sources"),
+            ([x, x, torch.ones(3)], "different shape"),
+        ]:
+            with self.assertRaisesRegex(RuntimeError, message):
+                torch.ops.denseformer.dwa(sources, torch.ones(3))
+
+
+class GradientTest(unittest.TestCase):
+    def test_gradcheck_of_the_module(self):
+        module = randomize(DWAModules(4, 2, 1)).double()
+        scales = torch.randn(4, dtype=torch.double)
+
+        def function(x, *weights):
+            module.init_accumulators(x)
+            for i in range(4):
+                x = module(torch.sin(scales[i] * x), i)
+            return x
+
+        x = torch.randn(2, 3, dtype=torch.double, requires_grad=True)
+        self.assertTrue(torch.autograd.gradcheck(function, (x, *module.parameters())))
+
+    def test_backward_twice_and_in_part(self):
+        module = randomize(DWAModules(6))
+        model = Blocks(module, 6)
+        x = torch.randn(2, 6, requires_grad=True)
+        middle = []
+        module.init_accumulators(x)
+        y = x
+        for i, block in enumerate(model.blocks):
+            y = module(y + torch.tanh(block(y)), i)
+            middle.append(y)
+        (first,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+        (part,) = torch.autograd.grad(middle[2].sum(), x, retain_graph=True)
+        (second,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+        self.assertTrue(torch.equal(first, second))
+        other = Blocks(FormulaDWA(module), 6)
+        other.dwa_modules.init_accumulators(x)
+        z = x
+        for i in range(3):
+            z = other.dwa_modules(z + torch.tanh(other.blocks[i](z)), i)
+        (want,) = torch.autograd.grad(z.sum(), x)
+        torch.testing.assert_close(part, want)
+
+    def test_frozen_weights_and_frozen_input(self):
+        x = torch.randn(2, 6)
+        model = Blocks(randomize(DWAModules(4)), 4)
+        want = run(model, x)
+        model.zero_grad(set_to_none=True)
+        for p in model.dwa_modules.parameters():
+            p.requires_grad_(False)
+        model(x).pow(2).sum().backward()
+        for name, grad in want[2].items():
+            if "blocks" in name:
+                torch.testing.assert_close(dict(model.named_parameters())[name].grad, grad)
+        for p in model.dwa_modules.parameters():
+            self.assertIsNone(p.grad)
+
+    def test_second_derivative_of_the_fused_pass_is_an_error(self):
+        if not denseformer.has_kernels:
+            self.skipTest("built without kernels")
+        x = torch.randn(2, 6, requires_grad=True)
+        y = Blocks(DWAModules(3), 3)(x)
+        with self.assertRaisesRegex(RuntimeError, "differentiated once"):
+            torch.autograd.grad(y.sum(), x, create_graph=True)
+
+
+class PaperTest(unittest.TestCase):
+    def test_state_dict_of_the_papers_module_loads_and_gives_the_same(self):
+        for dilation, period in [(1, 1), (4, 1), (4, 5), (3, 2)]:
+            with self.subTest(f"{dilation}x{period}"):
+                theirs = Blocks(randomize(AccumulatorDWA(11, dilation, period)), 11)
+                ours = Blocks(DWAModules(11, dilation, period), 11)
+                ours.load_state_dict(theirs.state_dict())
+                self.assertEqual(
+                    list(ours.dwa_modules.state_dict()), list(theirs.dwa_modules.state_dict())
+                )
+                x = torch.randn(2, 3, 6)
+                got, want = run(ours, x), run(theirs, x)
+                torch.testing.assert_close(got[0], want[0])
+                scale = want[1].abs().max().item()
+                torch.testing.assert_close(got[1], want[1], rtol=1e-4, atol=1e-5 * scale)
+                for name in want[2]:
+                    scale = max(1.0, want[2][name].abs().max().item())
+                    torch.testing.assert_close(
+                        got[2][name], want[2][name], rtol=1e-4, atol=1e-5 * scale
+                    )
+
+
+class StateTest(unittest.TestCase):
+    def test_nothing_is_left_after_a_pass(self):
+        model = Blocks(DWAModules(4), 4)
+        before = set(vars(model.dwa_modules))
+        x = torch.randn(2, 6, requires_grad=True)
+        y = model(x)
+        self.assertEqual(model.dwa_modules._passes, {})
+        self.assertEqual(set(vars(model.dwa_modules)), before)
+        y.sum().backward()
+        kept = weakref.ref(y)
+        del y
+        gc.collect()
+        self.assertIsNone(kept())
+
+    def test_memory_goes_with_the_graph(self):
+        class Probe(torch.autograd.Function):
+            alive = 0
+
+            @staticmethod
+            def forward(ctx, x):
+                Probe.alive += 1
+                ctx.token = weakref.finalize(ctx, Probe.gone)
+                return x.clone()
+
+            @staticmethod
+            def gone():
+                Probe.alive -= 1
+
+            @staticmethod
+            def backward(ctx, g):
+                return g
+
+        module = DWAModules(3)
+        for backward in [True, False]:
+            x = torch.randn(2, 6, requires_grad=True)
+            module.init_accumulators(x)
+            y = x
+            for i in range(3):
+                y = module(Probe.apply(y), i)
+            if backward:
+                y.sum().backward()
+            del x, y
+            gc.collect()
+            self.assertEqual(Probe.alive, 0)
+
+    def test_interleaved_passes(self):
+        module = randomize(DWAModules(3))
+        xs = [torch.randn(2, 6), torch.randn(4, 6)]
+        want = []
+        for x in xs:
+            module.init_accumulators(x)
+            for i in range(3):
+                x = module(torch.sin(x), i)
+            want.append(x)
+        passes = [module.init_accumulators(x) for x in xs]
+        for i in range(3):
+            xs = [module(torch.sin(x), i, accumulators=p) for x, p in zip(xs, passes)]
+        for got, x in zip(xs, want):
+            self.assertTrue(torch.equal(got, x))
+        self.assertEqual(module._passes, {})
+
+    def test_threads(self):
+        model = Blocks(randomize(DWAModules(6)), 6)
+        inputs = [torch.randn(n + 1, 6) for n in range(4)]
+        want = [model(x) for x in inputs]
+        failures = []
+
+        def work(n):
+            for _ in range(20):
+                if not torch.equal(model(inputs[n]), want[n]):
+                    failures.append(n)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(model.dwa_modules._passes, {})
+
+    def test_blanket_initialisation_of_linear_layers(self):
+        model = Blocks(DWAModules(4), 4)
+
+        def init(m):
+            if isinstance(m, nn.Linear):
+                nn.init.normal_(m.weight)
+
+        model.apply(init)
+        for alpha in model.dwa_modules.alphas:
+            self.assertEqual(alpha.weight[0, -1], 1)
+            self.assertEqual(alpha.weight.sum(), 1)
+
+    def test_save_load_copy_pickle(self):
+        model = Blocks(randomize(DWAModules(5, 2, 1)), 5)
+        x = torch.randn(2, 6)
+        want = model(x)
+        model.dwa_modules.init_accumulators(x)  # an open pass does not go along
+        file = io.BytesIO()
+        torch.save(model.state_dict(), file)
+        file.seek(0)
+        fresh = Blocks(DWAModules(5, 2, 1), 5)
+        fresh.load_state_dict(torch.load(file))
+        for other in [fresh, copy.deepcopy(model), pickle.loads(pickle.dumps(model))]:
+            self.assertTrue(torch.equal(other(x), want))
+
+    def test_autocast(self):
+        model = Blocks(randomize(DWAModules(4)), 4)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = model(torch.randn(2, 6))
+        self.assertEqual(y.dtype, torch.float32)
+
+    def test_inference_mode(self):
+        model = Blocks(randomize(DWAModules(4)), 4)
+        x = torch.randn(2, 6)
+        with torch.inference_mode():
+            y = model(x)
+        self.assertTrue(torch.equal(y, model(x)))
+
+
+class CheckpointTest(unittest.TestCase):
+    def check(self, forward):
+        model = Blocks(randomize(DWAModules(5)), 5)
+        x = torch.randn(2, 6)
+        want = run(model, x)
+        model.zero_grad()
+        x = x.requires_grad_()
+        y = forward(model, x)
+        y.pow(2).sum().backward()
+        torch.testing.assert_close(y, want[0])
+        torch.testing.assert_close(x.grad, want[1])
+        for name, p in model.named_parameters():
+            torch.testing.assert_close(p.grad, want[2][name])
+
+    def test_around_the_blocks(self):
+        for reentrant in [True, False]:
+
+            def forward(model, x):
+                model.dwa_modules.init_accumulators(x)
+                for i, block in enumerate(model.blocks):
+                    step = lambda x, block=block: x + torch.tanh(block(x))  # noqa: E731
+                    x = checkpoint(step, x, use_reentrant=reentrant)
+                    x = model.dwa_modules(x, i)
+                return x
+
+            self.check(forward)
+
+    def test_around_blocks_and_averages(self):
+        def forward(model, x):
+            acc = model.dwa_modules.init_accumulators(x)
+
+            def step(x, i):
+                x = x + torch.tanh(model.blocks[i](x))
+                return torch.sin(model.dwa_modules(x, i, accumulators=acc)).asin()
+
+            for i in range(5):
+                x = checkpoint(step, x, i, use_reentrant=False)
+            return x
+
+        model = Blocks(randomize(DWAModules(5)), 5)
+        for p in model.dwa_modules.parameters():
+            p.data *= 0.05
+        x = torch.randn(2, 6) * 0.1
+        want_x = x.clone().requires_grad_()
+        acc = model.dwa_modules.init_accumulators(want_x)
+        y = want_x
+        for i in range(5):
+            y = y + torch.tanh(model.blocks[i](y))
+            y = torch.sin(model.dwa_modules(y, i, accumulators=acc)).asin()
+        y.pow(2).sum().backward()
+        want = {n: p.grad.clone() for n, p in model.named_parameters()}
+        model.zero_grad()
+        x.requires_grad_()
+        forward(model, x).pow(2).sum().backward()
+        torch.testing.assert_close(x.grad, want_x.grad)
+        for name, p in model.named_parameters():
+            torch.testing.assert_close(p.grad, want[name])
+
+    def test_reentrant_checkpoint_around_averages_is_an_error(self):
+        if not denseformer.has_kernels:
+            self.skipTest("built without kernels")
+        module = DWAModules(2)
+        x = torch.randn(2, 6, requires_grad=True)
+        acc = module.init_accumulators(x)
+        with self.assertRaisesRegex(RuntimeError, "use_reentrant=False"):
+            checkpoint(lambda x: module(x, 0, accumulators=acc), x, use_reentrant=True)
+
+
+class ErrorTest(unittest.TestCase):
+    def test_wrong_calls(self):
+        module = DWAModules(3)
+        x = torch.randn(2, 6)
+        with self.assertRaisesRegex(RuntimeError, r"call init_accumulators\(x\) first"):
+            module(x, 0)
+        module.init_accumulators(x)
+        with self.assertRaisesRegex(RuntimeError, "block_idx 1 out of order, expected 0"):
+            module(x, 1)
+        with self.assertRaisesRegex(RuntimeError, "block_idx 3, expected 0 to 2"):
+            module(x, 3)
+        with self.assertRaisesRegex(RuntimeError, r"gave .*\[2, 7\].* was given .*\[2, 6\]"):
+            module(torch.randn(2, 7), 0)
+        with self.assertRaisesRegex(RuntimeError, "block_idx 0 gave"):
+            module(x.double(), 0)
+        module(x, 0)
+        with self.assertRaisesRegex(RuntimeError, "block_idx 0 out of order, expected 1"):
+            module(x, 0)
+
+    def test_source_modified_in_place(self):
+        if not denseformer.has_kernels:
+            self.skipTest("built without kernels")
+        module = DWAModules(3)
+        x = torch.randn(2, 6)
+        module.init_accumulators(x)
+        y = module(torch.sin(x), 0)
+        x += 1
+        with self.assertRaisesRegex(RuntimeError, "the embedding was modified in place"):
+            module(torch.sin(y), 1)
+
+    def test_wrong_patterns(self):
+        for arguments, message in [
+            (dict(n_blocks=0), "n_blocks is 0"),
+            (dict(n_blocks=2, dilation=0), "dilation is 0"),
+            (dict(n_blocks=2, pattern="what"), "depth pattern 'what'"),
+            (dict(n_blocks=2, pattern=[[0, 1]]), "sources of 1 blocks, expected 2"),
+            (dict(n_blocks=2, pattern=[[0], [2]]), "sources .0. after block 1"),
+        ]:
+            with self.assertRaisesRegex(ValueError, message):
+                DWAModules(**arguments)
+
+
+def _train_in_process(rank, world, file, results):
+    torch.distributed.init_process_group(
+        "gloo", init_method="file://" + file, rank=rank, world_size=world
+    )
+    model = nn.parallel.DistributedDataParallel(Blocks(DWAModules(4), 4))
+    torch.manual_seed(0)
+    data = torch.randn(2, 3, 6)
+    for _ in range(2):  # the second step finds parameters that took no part in the first
+        model(data[rank]).pow(2).mean().backward()
+    results[rank] = [p.grad.tolist() for p in model.module.dwa_modules.parameters()]
+    torch.distributed.destroy_process_group()
+
+
+class DistributedTest(unittest.TestCase):
+    def test_distributed_data_parallel(self):
+        if not torch.distributed.is_available():
+            self.skipTest("this PyTorch has no torch.distributed")
+        with tempfile.TemporaryDirectory() as folder:
+            manager = torch.multiprocessing.Manager()
+            results = manager.dict()
+            torch.multiprocessing.spawn(
+                _train_in_process, (2, os.path.join(folder, "store"), results), nprocs=2
+            )
+            self.assertEqual(results[0], results[1])
+            model = Blocks(DWAModules(4), 4)
+            torch.manual_seed(0)
+            for _ in range(2):
+                model(torch.randn(2, 3, 6)).pow(2).mean().backward()
+                torch.manual_seed(0)
+            for got, p in zip(results[0], model.dwa_modules.parameters()):
+                torch.testing.assert_close(torch.tensor(got), p.grad)
+
+
+class CompileTest(unittest.TestCase):
+    def setUp(self):
+        if not hasattr(torch, "compile"):
+            self.skipTest(f"PyTorch {torch.__version__} has no torch.compile")
+
+    def test_no_graph_breaks_and_the_same_values(self):
+        for backend in ["aot_eager", "inductor"]:
+            for pattern in ["1x1", "4x1", "2x3"]:
+                with self.subTest(f"{backend} {pattern}"):
+                    torch._dynamo.reset()
+                    model = Blocks(randomize(DWAModules(6, pattern=pattern)), 6)
+                    x = torch.randn(2, 6)
+                    want = run(model, x)
+                    model.zero_grad()
+                    compiled = torch.compile(model, fullgraph=True, backend=backend)
+                    for _ in range(2):
+                        model.zero_grad()
+                        got = run(compiled, x)
+                        torch.testing.assert_close(got[0], want[0])
+                        torch.testing.assert_close(got[1], want[1], rtol=1e-4, atol=1e-4)
+                    self.assertEqual(model.dwa_modules._passes, {})
+
+    def test_operator_in_a_graph(self):
+        if not denseformer.has_kernels:
+            self.skipTest("built without kernels")
+        sources = [torch.randn(3, 4, requires_grad=True) for _ in range(3)]
+        alphas = torch.randn(3, requires_grad=True)
+        compiled = torch.compile(
+            lambda s, a: torch.ops.denseformer.dwa(s, a) * 2, fullgraph=True, backend="aot_eager"
+        )
+        got = torch.autograd.grad(compiled(sources, alphas).sum(), sources + [alphas])
+        want = torch.autograd.grad((dwa(sources, alphas) * 2).sum(), sources + [alphas])
+        for g, w in zip(got, want):
+            torch.testing.assert_close(g, w)
+
+    def test_opcheck(self):
+        if not hasattr(torch.library, "opcheck") or not denseformer.has_kernels:
+            self.skipTest(f"PyTorch {torch.__version__} has no torch.library.opcheck")
+        sources = [torch.randn(3, 4, requires_grad=True) for _ in range(3)]
+        torch.library.opcheck(
+            torch.ops.denseformer.dwa.default, (sources, torch.randn(3, requires_grad=True))
+        )
+
+
+if __name__ == "__main__":
+    print(f"PyTorch {torch.__version__}, kernels: {denseformer.has_kernels}", file=sys.stderr)
+    unittest.main()
