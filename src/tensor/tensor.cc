@@ -1,5 +1,7 @@
 #include "tensor/tensor.h"
 
+#include <fmt/ranges.h>
+
 namespace denseformer {
 
 std::string Shape::ToString() const {

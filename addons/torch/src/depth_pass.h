@@ -14,6 +14,7 @@
 #ifndef DENSEFORMER_TORCH_DEPTH_PASS_H_
 #define DENSEFORMER_TORCH_DEPTH_PASS_H_
 
+#include <denseformer_torch/dwa.h>
 #include <torch/custom_class.h>
 #include <torch/torch.h>
 
@@ -21,7 +22,6 @@
 #include <vector>
 
 #include "denseformer/depth_pattern.h"
-#include "denseformer_torch/dwa.h"
 #include "kernels/dwa.h"
 
 namespace denseformer::pytorch {

@@ -1,5 +1,6 @@
+#include <denseformer_torch/dwa.h>
+
 #include "denseformer/error.h"
-#include "denseformer_torch/dwa.h"
 #include "depth_pass.h"
 
 namespace denseformer::pytorch {

@@ -1,10 +1,10 @@
 // The operator denseformer::dwa and its registration with the dispatcher.
 #include <ATen/Parallel.h>
+#include <denseformer_torch/dwa.h>
 #include <torch/library.h>
 
 #include <algorithm>
 
-#include "denseformer_torch/dwa.h"
 #include "depth_pass.h"
 #include "kernels/dwa_passes.h"
 

@@ -1,8 +1,7 @@
+#include <denseformer_torch/dwa.h>
 #include <gtest/gtest.h>
 
 #include <thread>
-
-#include "denseformer_torch/dwa.h"
 
 namespace denseformer::pytorch {
 namespace {

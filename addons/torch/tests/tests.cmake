@@ -9,24 +9,24 @@ if(DENSEFORMER_TESTS)
   target_link_libraries(example_torch_gpt PRIVATE denseformer_torch)
   add_test(NAME examples/torch_gpt COMMAND example_torch_gpt)
 
-  find_package(Python3 COMPONENTS Interpreter)
-  if(Python3_Interpreter_FOUND)
-    execute_process(COMMAND ${Python3_EXECUTABLE} -c "import torch; print(torch.__version__)"
-                    RESULT_VARIABLE df_no_torch OUTPUT_QUIET ERROR_QUIET)
-    if(df_no_torch EQUAL 0)
-      add_test(NAME torch/python
-               COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/tests/test_dwa.py -v)
-      add_test(NAME examples/torch_gpt_python
-               COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/examples/gpt.py --steps 20)
-      add_test(NAME torch/export
-               COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/tests/test_export.py -v)
-      set_tests_properties(torch/export PROPERTIES ENVIRONMENT
-        "DENSEFORMER_PROGRAM=${CMAKE_BINARY_DIR}/denseformer;PYTHONPATH=${df_python};PYTHONDONTWRITEBYTECODE=1"
-        TIMEOUT 600)
-      set_tests_properties(torch/python examples/torch_gpt_python PROPERTIES
-        ENVIRONMENT "PYTHONPATH=${df_python};PYTHONDONTWRITEBYTECODE=1" TIMEOUT 1200)
-    else()
-      message(STATUS "python3-torch not found: no Python tests of the add-on")
-    endif()
+  # The Python that has PyTorch: DENSEFORMER_PYTHON, or Debian's.
+  set(df_interpreter /usr/bin/python3)
+  if(DEFINED ENV{DENSEFORMER_PYTHON})
+    set(df_interpreter $ENV{DENSEFORMER_PYTHON})
+  endif()
+  execute_process(COMMAND ${df_interpreter} -c "import torch" RESULT_VARIABLE df_no_torch
+                  OUTPUT_QUIET ERROR_QUIET)
+  if(df_no_torch STREQUAL "0")
+    set(df_environment "PYTHONPATH=${df_python}" PYTHONDONTWRITEBYTECODE=1
+                       "DENSEFORMER_PROGRAM=${CMAKE_BINARY_DIR}/denseformer")
+    set(df_here ${CMAKE_CURRENT_SOURCE_DIR})
+    add_test(NAME torch/python COMMAND ${df_interpreter} ${df_here}/tests/test_dwa.py -v)
+    add_test(NAME torch/export COMMAND ${df_interpreter} ${df_here}/tests/test_export.py -v)
+    add_test(NAME examples/torch_gpt_python
+             COMMAND ${df_interpreter} ${df_here}/examples/gpt.py --steps 20)
+    set_tests_properties(torch/python torch/export examples/torch_gpt_python PROPERTIES
+      ENVIRONMENT "${df_environment}" TIMEOUT 1200)
+  else()
+    message(STATUS "${df_interpreter} has no PyTorch: no Python tests of the add-on")
   endif()
 endif()
