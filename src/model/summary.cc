@@ -14,8 +14,8 @@ int64_t CopyBytes(const ParameterTable& table, DType compute, bool for_backward)
   for (const Parameter& parameter : table.all()) {
     if (parameter.group == ParameterGroup::kEmbedding ||
         parameter.group == ParameterGroup::kAttention || parameter.group == ParameterGroup::kMlp) {
-      bytes += static_cast<int64_t>(PackedWeight::CopyBytes(
-          parameter.shape[0], parameter.shape[1], compute, for_backward));
+      bytes += static_cast<int64_t>(
+          PackedWeight::CopyBytes(parameter.shape[0], parameter.shape[1], compute, for_backward));
     }
   }
   return bytes;
