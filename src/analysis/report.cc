@@ -2,47 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
+#include <map>
 
 #include "analysis/report_assets.h"
 #include "analysis/study.h"
 #include "analysis/svg.h"
 #include "analysis/tradeoff.h"
-#include "base/text.h"
 
 namespace denseformer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr size_t kMostPoints = 150;  // of a curve: more cannot be seen
 
-constexpr size_t kMostPoints = 600;  // of a curve
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-double Number(const Json& json, const std::vector<const char*>& path) {
-  const Json* at = &json;
-  for (const char* key : path) {
-    if (!at->is_object()) return kNone;
-    const auto found = at->find(key);
-    if (found == at->end()) return kNone;
-    at = &*found;
-  }
-  return at->is_number() ? at->get<double>() : kNone;
-}
-
-std::string Text(double value, const char* format) {
-  return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "";
-}
-
-std::string Count(double value) {
-  return std::isfinite(value) ? WithCommas(std::llround(value)) : "";
-}
-
-// A curve with at most kMostPoints points: means over stretches of equal length.
-Series Thin(const std::string& name, const std::vector<double>& x, const std::vector<double>& y) {
-  Series series{name, {}, {}, {}};
-  const size_t stretch = (x.size() + kMostPoints - 1) / kMostPoints;
-  for (size_t begin = 0; begin < x.size(); begin += std::max<size_t>(stretch, 1)) {
+// Means over stretches of equal length, as many as can be seen.
+Series Smoothed(const std::string& name, const std::vector<double>& x,
+                const std::vector<double>& y) {
+  Series series{name, {}, {}};
+  const size_t stretch = std::max<size_t>(1, (x.size() + kMostPoints - 1) / kMostPoints);
+  for (size_t begin = 0; begin < x.size(); begin += stretch) {
     double sum_x = 0, sum_y = 0, n = 0;
     for (size_t i = begin; i < std::min(x.size(), begin + stretch); ++i) {
       if (!std::isfinite(x[i]) || !std::isfinite(y[i])) continue;
@@ -57,6 +36,17 @@ Series Thin(const std::string& name, const std::vector<double>& x, const std::ve
   return series;
 }
 
+// y of a series at x, between its points by a straight line; NaN outside of them.
+double ValueAt(const Series& series, double x) {
+  const auto after = std::lower_bound(series.x.begin(), series.x.end(), x);
+  if (after == series.x.end()) return NAN;
+  const size_t i = static_cast<size_t>(after - series.x.begin());
+  if (*after == x) return series.y[i];
+  if (i == 0) return NAN;
+  const double part = (x - series.x[i - 1]) / (series.x[i] - series.x[i - 1]);
+  return series.y[i - 1] + part * (series.y[i] - series.y[i - 1]);
+}
+
 struct Axis {
   const char* key;
   const char* label;
@@ -66,11 +56,39 @@ constexpr Axis kAxes[] = {{"steps", "step", &Curve::step},
                           {"tokens", "tokens", &Curve::tokens},
                           {"time", "seconds of training", &Curve::seconds}};
 
-// Curves of all runs against one axis; nothing where no run recorded any.
+// The loss of the other runs less that of the first, at the same place of the axis: differences
+// that cannot be seen in the curves themselves.
+LineChart DifferenceChart(const LineChart& validation, const Axis& axis) {
+  const Series& first = validation.series.front();
+  LineChart chart{fmt::format("difference-{}", axis.key),
+                  fmt::format("Validation loss less that of {}", first.name),
+                  fmt::format("Validation loss of each run less the loss of {} at the same place; "
+                              "below 0 is better than it.",
+                              first.name),
+                  axis.label,
+                  "difference in loss",
+                  {},
+                  false};
+  for (const Series& series : validation.series) {
+    Series difference{series.name, {}, {}};
+    for (size_t i = 0; i < series.x.size(); ++i) {
+      const double base = ValueAt(first, series.x[i]);
+      if (std::isnan(base)) continue;
+      difference.x.push_back(series.x[i]);
+      difference.y.push_back(series.y[i] - base);
+    }
+    chart.series.push_back(std::move(difference));
+  }
+  return chart;
+}
+
+// Curves of all runs against one axis; nothing where no run recorded any. A run without a curve
+// keeps its colour.
 std::vector<Chart> CurveCharts(const std::vector<RunData>& runs, const Axis& axis) {
   LineChart train{fmt::format("train-{}", axis.key),
                   "Training loss",
-                  "Training loss, a line for each run.",
+                  "Training loss, a line for each run; each point is the mean of a stretch of "
+                  "steps.",
                   axis.label,
                   "loss",
                   {},
@@ -82,179 +100,160 @@ std::vector<Chart> CurveCharts(const std::vector<RunData>& runs, const Axis& axi
                        "loss",
                        {},
                        false};
+  bool any_train = false, any_validation = false;
   for (const RunData& run : runs) {
-    if (!run.train_loss.value.empty()) {
-      train.series.push_back(Thin(run.name, run.train_loss.*axis.member, run.train_loss.value));
-    }
-    if (!run.validation_loss.value.empty()) {
-      validation.series.push_back(
-          Thin(run.name, run.validation_loss.*axis.member, run.validation_loss.value));
-    }
+    const Curve &t = run.train_loss, &v = run.validation_loss;
+    train.series.push_back(Smoothed(run.name, t.*axis.member, t.value));
+    validation.series.push_back(Smoothed(run.name, v.*axis.member, v.value));
+    any_train |= !train.series.back().x.empty();
+    any_validation |= !validation.series.back().x.empty();
   }
   std::vector<Chart> charts;
-  if (!train.series.empty()) charts.push_back(train);
-  if (!validation.series.empty()) charts.push_back(validation);
+  if (any_train) charts.push_back(train);
+  if (any_validation) charts.push_back(validation);
+  if (runs.size() > 1 && !validation.series.front().x.empty())
+    charts.push_back(DifferenceChart(validation, axis));
   return charts;
+}
+
+// Runs of one depth and pattern (seeds) also get the mean of their weights.
+void AddMeanWeights(std::vector<NamedStudy>& studies) {
+  std::map<std::pair<int, std::string>, std::vector<NamedStudy>> groups;
+  for (const NamedStudy& study : studies) {
+    groups[{study.json.at("depth").get<int>(), study.json.value("pattern", "")}].push_back(study);
+  }
+  for (const auto& [model, group] : groups) {
+    if (group.size() < 2) continue;
+    studies.push_back(
+        {fmt::format("{} blocks, {}", model.first, model.second), MeanWeights(group)});
+  }
 }
 
 std::vector<NamedStudy> StudiesOf(const std::vector<RunData>& runs, const std::string& name) {
   std::vector<NamedStudy> studies;
-  for (const RunData& run : runs) {
-    const auto found = run.studies.find(name);
-    if (found != run.studies.end()) studies.push_back({run.name, found->second});
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const auto found = runs[r].studies.find(name);
+    if (found != runs[r].studies.end())
+      studies.push_back({runs[r].name, found->second, static_cast<int>(r)});
   }
+  if (name == "weights") AddMeanWeights(studies);
   return studies;
 }
 
-std::string Figure(const Chart& chart) {
-  return "<figure>" + DrawSvg(chart, /*standalone=*/false) + "</figure>\n";
+std::string Legend(const Chart& chart) {
+  const std::vector<LegendEntry> legend = ChartLegend(chart);
+  if (legend.empty()) return "";
+  std::string html = "<ul class=\"legend\">";
+  for (size_t n = 0; n < legend.size(); ++n) {
+    html += fmt::format(
+        "<li><button type=\"button\" class=\"{}\" data-series=\"{}\" aria-pressed=\"true\"><i></i>"
+        "<span>{}</span></button></li>",
+        SeriesClass(legend[n].colour), n, EscapeXml(legend[n].name));
+  }
+  return html + "</ul>";
 }
 
 std::string Figures(const std::vector<Chart>& charts) {
   std::string html = "<div class=\"charts\">\n";
-  for (const Chart& chart : charts) html += Figure(chart);
+  for (const Chart& chart : charts) {
+    html += fmt::format("<figure><figcaption>{}</figcaption>{}{}</figure>\n",
+                        EscapeXml(ChartTitle(chart)), DrawSvg(chart, /*standalone=*/false),
+                        Legend(chart));
+  }
   return html + "</div>\n";
 }
 
-std::string TableSection(const std::vector<ReportRow>& rows) {
-  static constexpr const char* kHeads[] = {
-      "Run",      "Model",         "Parameters",      "DWA weights",
-      "Steps",    "Tokens",        "Validation loss", "Perplexity",
-      "Accuracy", "Bits per byte", "Tokens/s",        "Time"};
-  std::string best;
-  double lowest = std::numeric_limits<double>::infinity();
-  for (const ReportRow& row : rows) {
-    if (!row.loss.empty() && std::stod(row.loss) < lowest) {
-      lowest = std::stod(row.loss);
-      best = row.loss;
-    }
-  }
-  std::string html = "<h2 id=\"runs\">Runs</h2>\n<div class=\"scroll\"><table><thead><tr>";
-  for (const char* head : kHeads) html += fmt::format("<th scope=\"col\">{}</th>", head);
-  html += "</tr></thead><tbody>\n";
-  for (const ReportRow& row : rows) {
-    html += "<tr>";
-    for (const std::string* cell :
-         {&row.name, &row.model, &row.parameters, &row.dwa_weights, &row.steps, &row.tokens,
-          &row.loss, &row.perplexity, &row.accuracy, &row.bits_per_byte, &row.rate, &row.time}) {
-      const bool mark = cell == &row.loss && !best.empty() && row.loss == best;
-      html += fmt::format("<td{}>{}</td>", mark ? " class=\"best\"" : "",
-                          cell->empty() ? "–" : EscapeXml(*cell));
-    }
-    html += "</tr>\n";
-  }
-  return html + "</tbody></table></div>\n";
-}
-
 std::string CurveSection(const std::vector<RunData>& runs) {
-  std::string html;
-  bool first = true;
+  std::string html, tabs;
   for (const Axis& axis : kAxes) {
     const std::vector<Chart> charts = CurveCharts(runs, axis);
     if (charts.empty()) continue;
+    const bool first = tabs.empty();
+    tabs += fmt::format(
+        "<button type=\"button\" data-show=\"{0}\" aria-pressed=\"{1}\">by {0}</button>", axis.key,
+        first ? "true" : "false");
     html += fmt::format("<div data-tab=\"{}\"{}>{}</div>\n", axis.key, first ? "" : " hidden",
                         Figures(charts));
-    first = false;
   }
   if (html.empty()) return "";
-  std::string tabs = "<div class=\"tabs\" role=\"group\" aria-label=\"Axis of the curves\">";
-  for (const Axis& axis : kAxes) {
-    tabs += fmt::format("<button data-show=\"{0}\" aria-pressed=\"{1}\">by {0}</button>", axis.key,
-                        &axis == kAxes ? "true" : "false");
-  }
-  return "<h2 id=\"curves\">Curves</h2>\n<p class=\"soft\">Point at a curve for its values; drag "
-         "over a range to look "
-         "closer, double-click to see all again.</p>\n" +
-         tabs + "</div>\n" + html;
+  return fmt::format(
+      "<p class=\"soft\">Point at a curve for its values, drag over a range to look closer, "
+      "double-click to see all again.</p>\n"
+      "<div class=\"tabs\" role=\"group\" aria-label=\"Axis of the curves\">{}</div>\n{}",
+      tabs, html);
 }
 
-constexpr const char* kStudyTitles[][2] = {{"weights", "Depth weights"},
-                                           {"evolution", "Evolution of the depth weights"},
-                                           {"sources", "What each depth relies on"},
-                                           {"cosine", "Similarity and norms by depth"},
-                                           {"pruning", "Pruning the depth weights"},
-                                           {"spectra", "Spectra of the weight matrices"}};
+struct StudyTitle {
+  const char *name, *link, *title, *explanation;
+};
+constexpr StudyTitle kStudyTitles[] = {
+    {"weights", "Weights", "Depth weights",
+     "Weights of the depth-weighted average after each block. The colours end at the largest "
+     "weight on an older output; the weight on a block's own output is larger."},
+    {"evolution", "Evolution", "Evolution of the depth weights",
+     "The weights on older outputs during training."},
+    {"sources", "Sources", "What each depth relies on",
+     "Share of each output in an average: size of its weight times its norm, over the sum of the "
+     "module. The colours end at the largest share of an older output."},
+    {"cosine", "Similarity", "Similarity and norms by depth",
+     "X is the output of a block, Y what the next one reads; means over validation tokens."},
+    {"pruning", "Pruning", "Pruning the depth weights",
+     "Validation perplexity after setting the smallest weights of the averages to 0."},
+    {"spectra", "Spectra", "Spectra of the weight matrices",
+     "Singular values from the largest to the smallest, averaged over the blocks."}};
 
-std::string StudySection(const std::vector<RunData>& runs) {
-  std::string html;
-  for (const auto& [name, title] : kStudyTitles) {
-    const std::vector<NamedStudy> studies = StudiesOf(runs, name);
-    if (studies.empty()) continue;
-    html += fmt::format("<h2 id=\"{}\">{}</h2>\n", name, title);
-    std::string list;
-    for (const NamedStudy& study : studies) {
-      for (const std::string& sentence : StudySentences(study.json)) {
-        list += fmt::format("<li>{}: {}</li>\n", EscapeXml(study.run), EscapeXml(sentence));
-      }
-    }
-    if (!list.empty()) html += "<ul>" + list + "</ul>\n";
-    html += Figures(StudyCharts(studies));
+std::string StudyBody(const std::vector<NamedStudy>& studies, const char* explanation) {
+  std::string list;
+  for (const NamedStudy& study : studies) {
+    const std::vector<std::string> sentences = StudySentences(study.json);
+    if (sentences.empty()) continue;
+    list += fmt::format("<li><b>{}:</b>", EscapeXml(study.run));
+    for (const std::string& sentence : sentences) list += " " + EscapeXml(sentence);
+    list += "</li>\n";
   }
-  return html;
+  std::string html = fmt::format("<p class=\"soft\">{}</p>\n", explanation);
+  if (!list.empty()) html += "<ul class=\"findings\">\n" + list + "</ul>\n";
+  return html + Figures(StudyCharts(studies));
 }
 
 std::string SampleSection(const std::vector<Sample>& samples) {
-  if (samples.empty()) return "";
-  std::string html = "<h2 id=\"samples\">Samples</h2>\n";
+  std::string html;
   for (const Sample& sample : samples) {
     html += fmt::format("<details open><summary>{}</summary><pre><b>{}</b>{}</pre></details>\n",
                         EscapeXml(sample.run), EscapeXml(sample.prompt), EscapeXml(sample.text));
   }
-  return html;
+  return html.empty() ? "" : "<div class=\"samples\">\n" + html + "</div>\n";
 }
 
-std::string ConfigurationSection(const std::vector<RunData>& runs) {
-  std::string html = "<h2 id=\"configuration\">Configuration</h2>\n";
-  for (const RunData& run : runs) {
-    html += fmt::format(
-        "<details><summary>{}</summary><pre>{}</pre></details>\n", EscapeXml(run.name),
-        EscapeXml(run.options.empty() ? "The run does not hold its options." : run.options));
+// Sections and the links to them; a section without content is left out.
+class Page {
+ public:
+  void Add(const std::string& id, const std::string& link, const std::string& title,
+           const std::string& content) {
+    if (content.empty()) return;
+    body_ += fmt::format("<section>\n<h2 id=\"{}\">{}</h2>\n{}</section>\n", id, title, content);
+    nav_ += fmt::format("<a href=\"#{}\">{}</a>", id, link);
   }
-  return html;
-}
+
+  std::string Html(const std::string& lead) const {
+    // The policy keeps the page from asking for anything outside of itself.
+    return fmt::format(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+        "'unsafe-inline'; script-src 'unsafe-inline'\">\n"
+        "<title>DenseFormer report</title>\n<style>{}{}</style>\n</head>\n<body>\n<main>\n"
+        "<h1>DenseFormer report</h1>\n<p class=\"lead\">{}</p>\n"
+        "<nav aria-label=\"Sections\">{}</nav>\n{}</main>\n"
+        "<div id=\"tip\" role=\"status\" hidden></div>\n<script>{}</script>\n</body>\n</html>\n",
+        kChartStyle, kReportStyle, lead, nav_, body_, kReportScript);
+  }
+
+ private:
+  std::string nav_, body_;
+};
 
 }  // namespace
-
-std::vector<ReportRow> ReportTable(const std::vector<RunData>& runs) {
-  std::vector<ReportRow> rows;
-  for (const RunData& run : runs) {
-    const Json& s = run.summary;
-    ReportRow row;
-    row.name = run.name;
-    row.model = Describe(run.config);
-    row.parameters = Count(Number(s, {"parameters"}));
-    row.dwa_weights = Count(Number(s, {"dwa_weights"}));
-    row.steps = Count(Number(s, {"steps"}));
-    row.tokens = Count(Number(s, {"tokens"}));
-    row.loss = Text(Number(s, {"validation", "loss"}), "{:.4f}");
-    row.perplexity = Text(Number(s, {"validation", "perplexity"}), "{:.3f}");
-    row.accuracy = Text(100 * Number(s, {"validation", "accuracy"}), "{:.2f} %");
-    row.bits_per_byte = Text(Number(s, {"validation", "bits_per_byte"}), "{:.4f}");
-    row.rate = Count(Number(s, {"tokens_per_second"}));
-    const double seconds = Number(s, {"seconds"});
-    row.time = std::isfinite(seconds) ? HumanDuration(seconds) : "";
-    rows.push_back(row);
-  }
-  return rows;
-}
-
-std::string ReportCsv(const std::vector<ReportRow>& rows) {
-  std::string csv =
-      "run,model,parameters,dwa_weights,steps,tokens,validation_loss,perplexity,accuracy,bits_per_"
-      "byte,tokens_per_second,time\n";
-  for (const ReportRow& row : rows) {
-    std::string line;
-    for (const std::string* cell :
-         {&row.name, &row.model, &row.parameters, &row.dwa_weights, &row.steps, &row.tokens,
-          &row.loss, &row.perplexity, &row.accuracy, &row.bits_per_byte, &row.rate, &row.time}) {
-      std::string quoted;
-      for (char c : *cell) quoted += c == '"' ? "\"\"" : std::string(1, c);
-      line += (line.empty() ? "\"" : ",\"") + quoted + "\"";
-    }
-    csv += line + "\n";
-  }
-  return csv;
-}
 
 std::vector<Chart> ReportCharts(const ReportInput& input) {
   std::vector<Chart> charts;
@@ -268,30 +267,20 @@ std::vector<Chart> ReportCharts(const ReportInput& input) {
 }
 
 std::string MakeReport(const ReportInput& input) {
+  Page page;
+  page.Add("runs", "Runs", "Runs", ReportTableHtml(input.runs));
+  page.Add("curves", "Curves", "Curves", CurveSection(input.runs));
   const std::vector<Chart> tradeoffs = TradeoffCharts(input.runs, input.benches);
-  std::string body = TableSection(ReportTable(input.runs)) + CurveSection(input.runs);
-  if (!tradeoffs.empty()) body += "<h2 id=\"tradeoffs\">Trade-offs</h2>\n" + Figures(tradeoffs);
-  body +=
-      StudySection(input.runs) + SampleSection(input.samples) + ConfigurationSection(input.runs);
-  // Links to the sections that are there.
-  std::string nav;
-  for (size_t at = body.find("<h2 id=\""); at != std::string::npos;
-       at = body.find("<h2 id=\"", at + 1)) {
-    const size_t id = at + 8, id_end = body.find('"', id), text = body.find('>', at) + 1,
-                 end = body.find("</h2>", text);
-    nav += fmt::format("<a href=\"#{}\">{}</a>", body.substr(id, id_end - id),
-                       body.substr(text, end - text));
+  page.Add("tradeoffs", "Trade-offs", "Trade-offs", tradeoffs.empty() ? "" : Figures(tradeoffs));
+  for (const auto& [name, link, title, explanation] : kStudyTitles) {
+    const std::vector<NamedStudy> studies = StudiesOf(input.runs, name);
+    page.Add(name, link, title, studies.empty() ? "" : StudyBody(studies, explanation));
   }
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, "
-      "initial-scale=1\">\n<title>DenseFormer report</title>\n"
-      "<style>{}{}</style>\n</head>\n<body>\n<main>\n<h1>DenseFormer report</h1>\n<p "
-      "class=\"soft\">{} run{}</p>\n"
-      "<nav aria-label=\"Sections\">{}</nav>\n{}</main>\n<div id=\"tip\" "
-      "role=\"status\"></div>\n<script>{}</script>\n</body>\n</html>\n",
-      kReportStyle, ChartStyle(), input.runs.size(), input.runs.size() == 1 ? "" : "s", nav, body,
-      kReportScript);
+  page.Add("samples", "Samples", "Samples", SampleSection(input.samples));
+  page.Add("configuration", "Configuration", "Configuration", ReportOptionsHtml(input.runs));
+  std::string lead = fmt::format("{} run{}.", input.runs.size(), input.runs.size() == 1 ? "" : "s");
+  for (const std::string& sentence : ReportSentences(input.runs)) lead += " " + EscapeXml(sentence);
+  return page.Html(lead);
 }
 
 }  // namespace denseformer

@@ -21,13 +21,13 @@ struct ReportInput {
   std::vector<Sample> samples;
 };
 
-// A row of the comparison table; empty strings where the run does not say.
-struct ReportRow {
-  std::string name, model, parameters, dwa_weights, steps, tokens, loss, perplexity, accuracy,
-      bits_per_byte, rate, time;
-};
-std::vector<ReportRow> ReportTable(const std::vector<RunData>& runs);
-std::string ReportCsv(const std::vector<ReportRow>& rows);
+// The comparison of the runs (report_table.cc).
+std::string ReportCsv(const std::vector<RunData>& runs);
+std::string ReportTableHtml(const std::vector<RunData>& runs);
+// What the table shows, in words: which run has the lowest loss, and by how much.
+std::vector<std::string> ReportSentences(const std::vector<RunData>& runs);
+// The options in which the runs differ, and all options of each.
+std::string ReportOptionsHtml(const std::vector<RunData>& runs);
 
 // All charts of the report: curves, trade-offs, studies.
 std::vector<Chart> ReportCharts(const ReportInput& input);

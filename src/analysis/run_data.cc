@@ -1,13 +1,17 @@
 #include "analysis/run_data.h"
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <set>
 
+#include "analysis/study_check.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "io/run_directory.h"
+#include "train/json_lines.h"
 
 namespace denseformer {
 namespace {
@@ -23,20 +27,12 @@ Json ParseJson(const std::string& text, const std::string& where) {
   return json;
 }
 
-// Calls work(object, line number) for each line. A last line without a line feed belongs to a run
-// that is being written, and is left out.
+// Calls work(object, "file:line") for each line.
 void ForEachLine(const std::string& path,
                  const std::function<void(const Json&, const std::string& where)>& work) {
   if (!FileExists(path)) return;
-  const std::string text = ReadFile(path);
-  size_t begin = 0;
-  for (int line = 1; begin < text.size(); ++line) {
-    const size_t end = text.find('\n', begin);
-    if (end == std::string::npos) return;
-    const std::string where = fmt::format("{}:{}", path, line);
-    work(ParseJson(text.substr(begin, end - begin), where), where);
-    begin = end + 1;
-  }
+  int line = 0;
+  for (const Json& json : ReadJsonLines(path)) work(json, fmt::format("{}:{}", path, ++line));
 }
 
 double Number(const Json& json, const char* key) {
@@ -45,8 +41,11 @@ double Number(const Json& json, const char* key) {
                                                    : std::numeric_limits<double>::quiet_NaN();
 }
 
-void AddPoint(const Json& json, const char* key, double tokens, Curve& curve) {
+void AddPoint(const Json& json, const char* key, double tokens, const std::string& where,
+              Curve& curve) {
   if (!json.contains(key)) return;
+  if (!std::isfinite(Number(json, "step")))
+    Throw(ErrorCode::kCorrupt, "{}: '{}' without a number 'step'; the line is damaged", where, key);
   curve.step.push_back(Number(json, "step"));
   curve.tokens.push_back(tokens);
   curve.seconds.push_back(Number(json, "seconds"));
@@ -64,12 +63,29 @@ AlphaSnapshot ReadSnapshot(const Json& json, const std::string& where) {
   for (const auto& [block, weights] : alphas->items()) {
     std::vector<double>& module =
         snapshot.modules[static_cast<int>(ParseInt(where, block, 1, 1 << 20))];
+    if (!weights.is_array())
+      Throw(ErrorCode::kCorrupt, "{}: alphas of block {} are no list; the line is damaged", where,
+            block);
     for (const Json& weight : weights) {
       module.push_back(weight.is_number() ? weight.get<double>()
                                           : std::numeric_limits<double>::quiet_NaN());
     }
   }
   return snapshot;
+}
+
+// The studies in RUN/analysis; other files there are not ours.
+void ReadStudies(RunData& run) {
+  std::error_code none;
+  const auto weights = fs::last_write_time(run.path + "/model.safetensors", none);
+  for (const char* name : kStudies) {
+    const std::string path = fmt::format("{}/analysis/{}.json", run.path, name);
+    if (!FileExists(path)) continue;
+    Json study = ParseJson(ReadFile(path), path);
+    CheckStudy(name, study, path);
+    run.studies[name] = std::move(study);
+    if (!none && fs::last_write_time(path) < weights) run.outdated.push_back(name);
+  }
 }
 
 }  // namespace
@@ -88,38 +104,38 @@ RunData ReadRun(const std::string& path) {
   if (FileExists(path + "/train.toml")) run.options = ReadFile(path + "/train.toml");
   // Validations do not repeat the count of tokens; it is in proportion to the steps.
   double tokens_per_step = std::numeric_limits<double>::quiet_NaN();
-  ForEachLine(path + "/metrics.jsonl", [&](const Json& json, const std::string&) {
+  ForEachLine(path + "/metrics.jsonl", [&](const Json& json, const std::string& where) {
     const double step = Number(json, "step");
     if (json.contains("tokens") && step > 0) tokens_per_step = Number(json, "tokens") / step;
-    AddPoint(json, "loss", Number(json, "tokens"), run.train_loss);
-    AddPoint(json, "val_loss", tokens_per_step * step, run.validation_loss);
+    AddPoint(json, "loss", Number(json, "tokens"), where, run.train_loss);
+    AddPoint(json, "val_loss", tokens_per_step * step, where, run.validation_loss);
   });
   ForEachLine(path + "/alphas.jsonl", [&](const Json& json, const std::string& where) {
     run.alphas.push_back(ReadSnapshot(json, where));
   });
-  if (fs::is_directory(path + "/analysis")) {
-    for (const fs::directory_entry& entry : fs::directory_iterator(path + "/analysis")) {
-      if (entry.path().extension() != ".json") continue;
-      const std::string file = entry.path().string();
-      run.studies[entry.path().stem().string()] = ParseJson(ReadFile(file), file);
-    }
-  }
+  ReadStudies(run);
   return run;
 }
 
 std::vector<RunData> ReadRuns(const std::vector<std::string>& paths) {
   std::vector<RunData> runs;
-  std::map<std::string, int> seen;
+  std::set<std::string> places;
   for (const std::string& path : paths) {
     runs.push_back(ReadRun(path));
-    ++seen[runs.back().name];
+    if (!places.insert(fs::canonical(path).string()).second)
+      Throw(ErrorCode::kUsage, "{}: this run is given twice", path);
   }
-  for (RunData& run : runs) {
-    if (seen[run.name] > 1) {
-      run.name =
-          fs::path(run.path).lexically_normal().parent_path().filename().string() + "/" + run.name;
+  const auto tell_apart = [&](const std::function<std::string(const RunData&)>& longer) {
+    std::map<std::string, int> seen;
+    for (const RunData& run : runs) ++seen[run.name];
+    for (RunData& run : runs) {
+      if (seen[run.name] > 1) run.name = longer(run);
     }
-  }
+  };
+  tell_apart([](const RunData& run) {
+    return fs::canonical(run.path).parent_path().filename().string() + "/" + run.name;
+  });
+  tell_apart([](const RunData& run) { return fs::canonical(run.path).string(); });
   return runs;
 }
 

@@ -23,20 +23,22 @@ struct AlphaSnapshot {
 
 struct RunData {
   std::string path;
-  std::string name;  // the last part of the path, made unique by the caller
+  std::string name;  // the last part of the path, made unique by ReadRuns
   ModelConfig config;
   nlohmann::ordered_json summary;  // summary.json; null where the run is not finished
   std::string options;             // train.toml; empty where there is none
   Curve train_loss, validation_loss;
   std::vector<AlphaSnapshot> alphas;
   std::map<std::string, nlohmann::ordered_json> studies;  // RUN/analysis/NAME.json
+  std::vector<std::string> outdated;  // studies written before the weights that are there now
 };
 
 // Throws kNotFound where `path` is no run directory, kCorrupt for a damaged file, naming file and
 // line. Files that a run need not have may be missing.
 RunData ReadRun(const std::string& path);
 
-// Several runs; names that occur twice are told apart by the folder before.
+// Several runs; names that occur twice are told apart by the folder before, or by the whole path.
+// Throws kUsage where one run is given twice.
 std::vector<RunData> ReadRuns(const std::vector<std::string>& paths);
 
 // "48 blocks, 4x5": what tells runs apart in a legend.

@@ -48,7 +48,17 @@ std::string ValidationPath(const RunData& run, const StudyOptions& options) {
   return directory + "/" + kValidationFile;
 }
 
-StudyJson Weights(const RunData& run) { return MeanWeightsStudy({run}); }
+StudyJson WeightsJson(const DepthMean& mean, const std::vector<std::string>& names,
+                      const std::string& pattern) {
+  return {{"study", "weights"},        {"runs", names},
+          {"depth", mean.mean.depth},  {"pattern", pattern},
+          {"mean", ToJson(mean.mean)}, {"standard_error", ToJson(mean.standard_error)}};
+}
+
+StudyJson Weights(const RunData& run) {
+  const DepthMatrix weights = DepthWeights(Load(run), run.path);
+  return WeightsJson(MeanDepthWeights({weights}, {run.name}), {run.name}, run.config.dwa);
+}
 
 StudyJson Evolution(const RunData& run) {
   if (run.config.dwa == "none") DepthWeights(Load(run), run.path);  // throws the right words
@@ -64,6 +74,10 @@ StudyJson Evolution(const RunData& run) {
   json["sources"] = StudyJson::object();
   for (const AlphaSnapshot& snapshot : run.alphas) {
     json["steps"].push_back(snapshot.step);
+    if (static_cast<int>(snapshot.modules.size()) != pattern.module_count()) {
+      Throw(ErrorCode::kCorrupt, "{}/alphas.jsonl: step {} has {} modules, expected {}", run.path,
+            snapshot.step, snapshot.modules.size(), pattern.module_count());
+    }
     for (const auto& [block, weights] : snapshot.modules) {
       if (block > pattern.depth() || weights.size() != pattern.sources(block).size()) {
         Throw(ErrorCode::kCorrupt,
@@ -153,20 +167,22 @@ StudyJson Spectra(const RunData& run) {
 
 }  // namespace
 
-StudyJson MeanWeightsStudy(const std::vector<RunData>& runs) {
+StudyJson MeanWeights(const std::vector<NamedStudy>& studies) {
   std::vector<DepthMatrix> matrices;
   std::vector<std::string> names;
-  for (const RunData& run : runs) {
-    matrices.push_back(DepthWeights(Load(run), run.path));
-    names.push_back(run.name);
+  for (const NamedStudy& study : studies) {
+    DepthMatrix matrix = EmptyDepthMatrix(study.json.at("depth").get<int>());
+    for (int i = 0; i <= matrix.depth; ++i) {
+      for (int j = 0; j <= matrix.depth; ++j) {
+        const StudyJson& weight = study.json.at("mean")[i][j];
+        if (weight.is_number()) matrix.value[i][j] = weight.get<double>();
+      }
+    }
+    matrices.push_back(std::move(matrix));
+    names.push_back(study.run);
   }
-  const DepthMean mean = MeanDepthWeights(matrices, names);
-  return {{"study", "weights"},
-          {"runs", names},
-          {"depth", runs.front().config.n_layer},
-          {"pattern", runs.front().config.dwa},
-          {"mean", ToJson(mean.mean)},
-          {"standard_error", ToJson(mean.standard_error)}};
+  return WeightsJson(MeanDepthWeights(matrices, names), names,
+                     studies.front().json.value("pattern", ""));
 }
 
 bool CanStudy(const std::string& name, const RunData& run) {

@@ -1,14 +1,7 @@
 // The studies of the paper on trained models. A study is a JSON object, so that it can be kept
 // beside the run, read by scripts, and drawn later; charts, tables and sentences are made from it.
-//
-//   weights    {"study", "runs": [names], "depth", "pattern", "mean": [[..]], "standard_error":
-//   [[..]]} evolution  {"study", "depth", "pattern", "steps": [..], "modules": {"I": [[weights at
-//   each step]]}, "sources": {"I": [..]}} cosine     {"study", "tokens", "cosine": [..], "norm_x":
-//   [..], "norm_y": [..]}        index: depth 0..d pruning    {"study", "tokens", "percent": [..],
-//   "pruned": [..], "loss": [..], "perplexity": [..]} spectra    {"study", "groups": [{"name",
-//   "matrices", "values": [..]}]} sources    {"study", "modules": [{"block", "sources": [{"source",
-//   "weight", "share"}]}]}
-// mean[i][j] is null where the module after block i does not read X_j.
+// docs/analysis.md describes what each computes and its keys; CheckStudy (study_check.h) is what
+// the functions below rely on.
 #ifndef DENSEFORMER_ANALYSIS_STUDY_H_
 #define DENSEFORMER_ANALYSIS_STUDY_H_
 
@@ -19,15 +12,12 @@
 
 #include "analysis/chart.h"
 #include "analysis/run_data.h"
+#include "analysis/study_check.h"
 #include "model/model.h"
 
 namespace denseformer {
 
 using StudyJson = nlohmann::ordered_json;
-
-// All names, in the order in which they are shown.
-inline constexpr const char* kStudies[] = {"weights", "evolution", "sources",
-                                           "cosine",  "pruning",   "spectra"};
 
 struct StudyOptions {
   std::string data;          // directory with val.bin; empty: the run's own (train.toml)
@@ -39,9 +29,6 @@ struct StudyOptions {
 // snapshots), saying why.
 StudyJson RunStudy(const std::string& name, const RunData& run, const StudyOptions& options);
 
-// The weights of several runs of one pattern together.
-StudyJson MeanWeightsStudy(const std::vector<RunData>& runs);
-
 // Whether a run can have this study at all; `all` leaves out those that it cannot.
 bool CanStudy(const std::string& name, const RunData& run);
 
@@ -49,10 +36,19 @@ bool CanStudy(const std::string& name, const RunData& run);
 struct NamedStudy {
   std::string run;
   StudyJson json;
+  int colour = -1;  // of the run in charts with several
 };
+
+// Mean and standard error of the studies "weights" of several runs. Throws kInvalid where depths or
+// patterns differ.
+StudyJson MeanWeights(const std::vector<NamedStudy>& studies);
 
 // Charts of the same study of several runs: curves together, heat maps one a run.
 std::vector<Chart> StudyCharts(const std::vector<NamedStudy>& studies);
+
+// Of the study "evolution": at each snapshot the mean size of the weights on outputs other than the
+// module's own block's.
+std::vector<double> MeanOlderSizes(const StudyJson& evolution);
 
 // The numbers as a table.
 std::string StudyCsv(const StudyJson& study);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "analysis/study.h"
+#include "analysis/svg.h"
 #include "base/error.h"
 
 namespace denseformer {
@@ -14,102 +15,151 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<double> Numbers(const StudyJson& json, const char* key) {
+std::vector<double> Numbers(const StudyJson& list) {
   std::vector<double> values;
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_array()) {
-    Throw(ErrorCode::kCorrupt, "analysis file: study '{}' has no list '{}'",
-          json.value("study", "?"), key);
-  }
-  for (const StudyJson& value : *found)
+  for (const StudyJson& value : list)
     values.push_back(value.is_number() ? value.get<double>() : kNone);
   return values;
 }
 
-std::vector<std::vector<double>> Matrix(const StudyJson& json, const char* key) {
-  std::vector<std::vector<double>> rows;
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_array()) return rows;
-  for (const StudyJson& row : *found) {
-    std::vector<double>& values = rows.emplace_back();
-    for (const StudyJson& value : row)
-      values.push_back(value.is_number() ? value.get<double>() : kNone);
+std::vector<std::vector<double>> Matrix(const StudyJson& rows) {
+  std::vector<std::vector<double>> values;
+  for (const StudyJson& row : rows) values.push_back(Numbers(row));
+  return values;
+}
+
+std::vector<double> CountUp(size_t n, double first) {
+  std::vector<double> numbers(n);
+  for (size_t i = 0; i < n; ++i) numbers[i] = first + static_cast<double>(i);
+  return numbers;
+}
+
+// At most kMostPoints points, both ends among them: more cannot be seen.
+Series Thinned(Series series) {
+  constexpr size_t kMostPoints = 160;
+  const size_t n = series.x.size();
+  if (n <= kMostPoints) return series;
+  Series thin{series.name, {}, {}, series.colour};
+  for (size_t k = 0; k < kMostPoints; ++k) {
+    const size_t i = k * (n - 1) / (kMostPoints - 1);
+    thin.x.push_back(series.x[i]);
+    thin.y.push_back(series.y[i]);
   }
-  return rows;
+  return thin;
 }
 
-std::vector<double> Depths(size_t n) {
-  std::vector<double> depths(n);
-  for (size_t i = 0; i < n; ++i) depths[i] = static_cast<double>(i);
-  return depths;
+// Letters and digits of the names, made unique by a number where that is needed.
+std::vector<std::string> Slugs(const std::vector<NamedStudy>& studies) {
+  std::vector<std::string> slugs;
+  for (const NamedStudy& study : studies) {
+    std::string slug;
+    for (char c : study.run) slug += std::isalnum(static_cast<unsigned char>(c)) ? c : '-';
+    const std::string base = slug;
+    for (int n = 2; std::find(slugs.begin(), slugs.end(), slug) != slugs.end(); ++n)
+      slug = fmt::format("{}-{}", base, n);
+    slugs.push_back(slug);
+  }
+  return slugs;
 }
 
-std::string Slug(const std::string& text) {
-  std::string slug;
-  for (char c : text) slug += std::isalnum(static_cast<unsigned char>(c)) ? c : '-';
-  return slug;
+// Where the colours end: a block's own output has a weight near 1, which must not make all others
+// look like zero, so the scale ends at the largest value of an older output.
+double LimitOfOlder(const std::vector<std::vector<double>>& weights) {
+  double own = 0, older = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    for (size_t j = 0; j < weights[i].size(); ++j) {
+      if (!std::isfinite(weights[i][j])) continue;
+      double& largest = i == j ? own : older;
+      largest = std::max(largest, std::abs(weights[i][j]));
+    }
+  }
+  return std::max(older, 0.01 * own);
 }
 
 std::vector<Chart> WeightCharts(const std::vector<NamedStudy>& studies) {
   std::vector<Chart> charts;
-  for (const NamedStudy& study : studies) {
+  const std::vector<std::string> slugs = Slugs(studies);
+  for (size_t n = 0; n < studies.size(); ++n) {
+    const NamedStudy& study = studies[n];
     HeatMap map;
-    map.id = "weights-" + Slug(study.run);
-    const size_t runs = study.json.value("runs", StudyJson::array()).size();
-    map.title = fmt::format("Depth weights of {}{}", study.run,
+    map.id = "weights-" + slugs[n];
+    const size_t runs = study.json.at("runs").size();
+    map.title = fmt::format("Depth weights: {}{}", study.run,
                             runs > 1 ? fmt::format(", mean of {} runs", runs) : "");
     map.description =
         "Heat map of the weights of the depth-weighted averages: a row for each module, a column "
-        "for each earlier "
-        "output that it reads. Blue is negative, orange positive, neutral zero.";
-    map.x_label = "source X_j";
-    map.y_label = "after block";
-    map.values = Matrix(study.json, "mean");
-    if (runs > 1) map.errors = Matrix(study.json, "standard_error");
+        "for each output that it reads, 0 for the embedding. Blue is negative, orange positive.";
+    map.x_label = "output that is read (0: embedding)";
+    map.y_label = map.row_word = "after block";
+    map.column_word = "output";
+    map.values = Matrix(study.json.at("mean"));
+    map.limit = LimitOfOlder(map.values);
+    if (runs > 1) map.errors = Matrix(study.json.at("standard_error"));
     charts.push_back(map);
   }
   return charts;
 }
 
-// A few modules spread over the depth, each as a chart of its largest weights over the steps.
+// The weights of one module on older outputs over the steps, the largest at the end.
+LineChart ModuleChart(const NamedStudy& study, const std::string& slug, int block) {
+  constexpr size_t kLines = 8;
+  const std::string key = std::to_string(block);
+  const std::vector<double> steps = Numbers(study.json.at("steps")),
+                            sources = Numbers(study.json.at("sources").at(key));
+  const std::vector<std::vector<double>> weights = Matrix(study.json.at("modules").at(key));
+  LineChart chart;
+  chart.id = fmt::format("evolution-{}-{}", slug, block);
+  chart.title = fmt::format("Weights on older outputs after block {}: {}", block, study.run);
+  chart.description = fmt::format(
+      "The largest weights of one depth-weighted average on the outputs before block {}, against "
+      "the training step.",
+      block);
+  chart.x_label = "step";
+  chart.y_label = "weight";
+  std::vector<size_t> order;
+  for (size_t s = 0; s < sources.size(); ++s) {
+    if (sources[s] != block || sources.size() == 1) order.push_back(s);
+  }
+  if (weights.empty()) return chart;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::abs(weights.back()[a]) > std::abs(weights.back()[b]);
+  });
+  order.resize(std::min(order.size(), kLines));
+  std::sort(order.begin(), order.end());
+  for (size_t s : order) {
+    Series series{SourceName(static_cast<int>(sources[s])), steps, {}};
+    for (const std::vector<double>& snapshot : weights) series.y.push_back(snapshot[s]);
+    chart.series.push_back(Thinned(std::move(series)));
+  }
+  return chart;
+}
+
+// All runs together: how large the weights on older outputs are; then for each run a few modules
+// spread over the depth.
 std::vector<Chart> EvolutionCharts(const std::vector<NamedStudy>& studies) {
-  constexpr size_t kModules = 3, kLines = 8;
-  std::vector<Chart> charts;
+  constexpr size_t kModules = 2;
+  LineChart sizes{"evolution",
+                  "Mean size of the weights on older outputs",
+                  "Mean of the absolute weights of all modules on outputs other than their own "
+                  "block's, against the training step, a line for each run.",
+                  "step",
+                  "mean |weight|",
+                  {},
+                  false};
   for (const NamedStudy& study : studies) {
-    const std::vector<double> steps = Numbers(study.json, "steps");
-    const StudyJson modules = study.json.value("modules", StudyJson::object());
+    sizes.series.push_back(Thinned(
+        {study.run, Numbers(study.json.at("steps")), MeanOlderSizes(study.json), study.colour}));
+  }
+  std::vector<Chart> charts = {sizes};
+  const std::vector<std::string> slugs = Slugs(studies);
+  for (size_t n = 0; n < studies.size(); ++n) {
     std::vector<int> blocks;
-    for (const auto& [block, weights] : modules.items()) blocks.push_back(std::stoi(block));
+    for (const auto& [block, weights] : studies[n].json.at("modules").items())
+      blocks.push_back(std::stoi(block));
     std::sort(blocks.begin(), blocks.end());
     for (size_t k = 0; k < std::min(kModules, blocks.size()); ++k) {
-      const int block =
-          blocks[blocks.size() <= kModules ? k : (k + 1) * blocks.size() / kModules - 1];
-      const std::string key = std::to_string(block);
-      const std::vector<std::vector<double>> weights = Matrix(modules, key.c_str());
-      const std::vector<double> sources = Numbers(study.json["sources"], key.c_str());
-      LineChart chart;
-      chart.id = fmt::format("evolution-{}-{}", Slug(study.run), block);
-      chart.title = fmt::format("Weights after block {} of {} during training", block, study.run);
-      chart.description =
-          "Lines of the largest weights of one depth-weighted average against the training step.";
-      chart.x_label = "step";
-      chart.y_label = "weight";
-      std::vector<size_t> order(sources.size());
-      for (size_t s = 0; s < order.size(); ++s) order[s] = s;
-      std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-        return std::abs(weights.back()[a]) > std::abs(weights.back()[b]);
-      });
-      order.resize(std::min(order.size(), kLines));
-      std::sort(order.begin(), order.end());
-      for (size_t s : order) {
-        Series series{fmt::format("X_{:.0f}", sources[s]), {}, {}, {}};
-        for (size_t t = 0; t < weights.size() && t < steps.size(); ++t) {
-          series.x.push_back(steps[t]);
-          series.y.push_back(weights[t][s]);
-        }
-        chart.series.push_back(std::move(series));
-      }
-      charts.push_back(chart);
+      const size_t at = blocks.size() <= kModules ? k : (k + 1) * blocks.size() / kModules - 1;
+      charts.push_back(ModuleChart(studies[n], slugs[n], blocks[at]));
     }
   }
   return charts;
@@ -121,24 +171,24 @@ LineChart Together(const std::vector<NamedStudy>& studies, const char* id, const
                    const char* x_key, const char* y_key) {
   LineChart chart{id, title, description, x_label, y_label, {}, false};
   for (const NamedStudy& study : studies) {
-    Series series{study.run, {}, Numbers(study.json, y_key), {}};
-    series.x = x_key == nullptr ? Depths(series.y.size()) : Numbers(study.json, x_key);
+    Series series{study.run, {}, Numbers(study.json.at(y_key)), study.colour};
+    series.x = x_key == nullptr ? CountUp(series.y.size(), 0) : Numbers(study.json.at(x_key));
     chart.series.push_back(std::move(series));
   }
   return chart;
 }
 
 std::vector<Chart> CosineCharts(const std::vector<NamedStudy>& studies) {
-  return {Together(studies, "cosine", "Cosine similarity of Y_i with the embedding",
-                   "Mean cosine similarity between what each depth passes on and the token "
-                   "embedding, a line for each run.",
-                   "depth i", "cosine with X_0", nullptr, "cosine"),
-          Together(studies, "norm-x", "Norm of the block outputs X_i",
-                   "Mean norm of each block output, a line for each run.", "depth i", "norm of X_i",
+  return {Together(studies, "cosine", "Cosine similarity with the embedding",
+                   "Mean cosine similarity of Y, what the next block reads, with the token "
+                   "embedding at each depth, a line for each run.",
+                   "depth", "cosine", nullptr, "cosine"),
+          Together(studies, "norm-x", "Norm of the block outputs X",
+                   "Mean norm of each block output, a line for each run.", "depth", "norm of X",
                    nullptr, "norm_x"),
-          Together(studies, "norm-y", "Norm of Y_i, what the next block reads",
-                   "Mean norm of what each block reads, a line for each run.", "depth i",
-                   "norm of Y_i", nullptr, "norm_y")};
+          Together(studies, "norm-y", "Norm of Y, what the next block reads",
+                   "Mean norm of what each block reads, a line for each run.", "depth", "norm of Y",
+                   nullptr, "norm_y")};
 }
 
 std::vector<Chart> PruningCharts(const std::vector<NamedStudy>& studies) {
@@ -152,20 +202,21 @@ std::vector<Chart> PruningCharts(const std::vector<NamedStudy>& studies) {
 
 std::vector<Chart> SpectraCharts(const std::vector<NamedStudy>& studies) {
   std::vector<Chart> charts;
-  if (studies.empty()) return charts;
-  const size_t groups = studies.front().json.value("groups", StudyJson::array()).size();
+  const size_t groups = studies.front().json.at("groups").size();
   for (size_t g = 0; g < groups; ++g) {
     LineChart chart;
     chart.id = fmt::format("spectra-{}", g);
     for (const NamedStudy& study : studies) {
-      if (study.json["groups"].size() <= g) continue;
-      const StudyJson& group = study.json["groups"][g];
-      chart.title = "Singular values: " + group.value("name", "");
-      Series series{study.run, {}, Numbers(group, "values"), {}};
-      series.x = Depths(series.y.size());
-      chart.series.push_back(std::move(series));
+      if (study.json.at("groups").size() <= g) continue;
+      const StudyJson& group = study.json.at("groups")[g];
+      chart.title = "Singular values: " + group.at("name").get<std::string>();
+      Series series{study.run, {}, Numbers(group.at("values")), study.colour};
+      series.x = CountUp(series.y.size(), 1);
+      chart.series.push_back(Thinned(std::move(series)));
     }
-    chart.description = "Sorted singular values, averaged over the blocks, a line for each run.";
+    chart.description =
+        "Singular values from the largest to the smallest, averaged over the blocks, a line for "
+        "each run.";
     chart.x_label = "number";
     chart.y_label = "singular value";
     chart.log_y = true;
@@ -176,24 +227,27 @@ std::vector<Chart> SpectraCharts(const std::vector<NamedStudy>& studies) {
 
 std::vector<Chart> SourceCharts(const std::vector<NamedStudy>& studies) {
   std::vector<Chart> charts;
-  for (const NamedStudy& study : studies) {
+  const std::vector<std::string> slugs = Slugs(studies);
+  for (size_t n = 0; n < studies.size(); ++n) {
     HeatMap map;
-    map.id = "sources-" + Slug(study.run);
-    map.title = "What each depth relies on in " + study.run;
+    map.id = "sources-" + slugs[n];
+    map.title = "Shares of the outputs: " + studies[n].run;
     map.description =
-        "Heat map of the share that each source has in the average after a block: size of its "
-        "weight times the norm of "
-        "the source, over the sum of the module.";
-    map.x_label = "source X_j";
-    map.y_label = "after block";
-    const size_t n = study.json.value("depth", size_t{0}) + 1;
-    map.values.assign(n, std::vector<double>(n, kNone));
-    for (const StudyJson& module : study.json.value("modules", StudyJson::array())) {
-      for (const StudyJson& source : module["sources"]) {
-        const size_t i = module.value("block", size_t{0}), j = source.value("source", size_t{0});
-        if (i < n && j < n) map.values[i][j] = source.value("share", kNone);
+        "Heat map of the share that each output has in the average after a block: size of its "
+        "weight times its norm, over the sum of the module.";
+    map.x_label = "output that is read (0: embedding)";
+    map.y_label = map.row_word = "after block";
+    map.column_word = "share of output";
+    map.diverging = false;
+    const size_t size = studies[n].json.at("depth").get<size_t>() + 1;
+    map.values.assign(size, std::vector<double>(size, kNone));
+    for (const StudyJson& module : studies[n].json.at("modules")) {
+      for (const StudyJson& source : module.at("sources")) {
+        map.values[module.at("block").get<size_t>()][source.at("source").get<size_t>()] =
+            source.at("share").get<double>();
       }
     }
+    map.limit = LimitOfOlder(map.values);
     charts.push_back(map);
   }
   return charts;
@@ -203,14 +257,14 @@ std::vector<Chart> SourceCharts(const std::vector<NamedStudy>& studies) {
 
 std::vector<Chart> StudyCharts(const std::vector<NamedStudy>& studies) {
   if (studies.empty()) return {};
-  const std::string name = studies.front().json.value("study", "");
+  const std::string name = studies.front().json.at("study");
   if (name == "weights") return WeightCharts(studies);
   if (name == "evolution") return EvolutionCharts(studies);
   if (name == "sources") return SourceCharts(studies);
   if (name == "cosine") return CosineCharts(studies);
   if (name == "pruning") return PruningCharts(studies);
-  if (name == "spectra") return SpectraCharts(studies);
-  Throw(ErrorCode::kCorrupt, "analysis of {}: unknown study '{}'", studies.front().run, name);
+  DF_CHECK(name == "spectra");
+  return SpectraCharts(studies);
 }
 
 }  // namespace denseformer

@@ -5,88 +5,52 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/report_assets.h"
+
 namespace denseformer {
 namespace {
 
-constexpr int kSeriesColours = 8;
-
-// Okabe and Ito's palette, lightened for dark backgrounds where needed.
-constexpr std::string_view kStyle = R"css(
-.chart{--ink:#1d232b;--soft:#68727e;--grid:#e3e7ec;--paper:#ffffff;
---s0:#0072b2;--s1:#d55e00;--s2:#009e73;--s3:#cc79a7;--s4:#8a6d00;--s5:#56b4e9;--s6:#444b54;--s7:#b58900;
-font-family:system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-@media (prefers-color-scheme:dark){.chart{--ink:#e8ebef;--soft:#9aa5b1;--grid:#333b45;--paper:#161b21;
---s0:#5fb4ea;--s1:#f08a4b;--s2:#35c79d;--s3:#e39cc6;--s4:#d9b53a;--s5:#9bd3f5;--s6:#b5bec8;--s7:#f0c95a}}
-.chart .bg{fill:var(--paper)}.chart text{fill:var(--ink);font-size:12px}
-.chart .title{font-size:15px;font-weight:600}.chart .soft{fill:var(--soft)}
-.chart .grid{stroke:var(--grid);stroke-width:1}.chart .line{fill:none;stroke-width:2;stroke-linejoin:round}
-.chart .band{opacity:.18;stroke:none}.chart .edge{stroke:var(--paper);stroke-width:1.2}
-.chart .k0{stroke:var(--s0);color:var(--s0)}.chart .k1{stroke:var(--s1);color:var(--s1)}
-.chart .k2{stroke:var(--s2);color:var(--s2)}.chart .k3{stroke:var(--s3);color:var(--s3)}
-.chart .k4{stroke:var(--s4);color:var(--s4)}.chart .k5{stroke:var(--s5);color:var(--s5)}
-.chart .k6{stroke:var(--s6);color:var(--s6)}.chart .k7{stroke:var(--s7);color:var(--s7)}
-.chart .fill{fill:currentColor}
-)css";
+constexpr size_t kSeriesColours = 8;
 
 }  // namespace
-
-std::string_view ChartStyle() { return kStyle; }
-
-std::string EscapeXml(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') out += c;
-    }
-  }
-  return out;
-}
-
-std::string ShortNumber(double value) {
-  if (!std::isfinite(value)) return "–";
-  const double size = std::abs(value);
-  if (size >= 1e6 || (size > 0 && size < 1e-3)) return fmt::format("{:.2e}", value);
-  if (size >= 1000) return fmt::format("{:.0f}", value);
-  return fmt::format("{:.4g}", value);
-}
 
 std::vector<double> NiceTicks(double low, double high, int count) {
   if (!(high > low)) return {low};
   const double raw = (high - low) / std::max(count, 1);
   const double power = std::pow(10, std::floor(std::log10(raw)));
   double step = 10 * power;
-  for (double factor : {1.0, 2.0, 5.0}) {
+  for (double factor : {1.0, 2.0, 2.5, 5.0}) {
     if (factor * power >= raw) {
       step = factor * power;
       break;
     }
   }
   std::vector<double> ticks;
-  for (double k = std::ceil(low / step); k * step <= high + step * 1e-9; ++k)
-    ticks.push_back(k * step);
+  for (double k = std::ceil(low / step - 1e-9); k * step <= high + step * 1e-9; ++k)
+    ticks.push_back(k == 0 ? 0 : k * step);
   return ticks;
 }
 
 double Scale::operator()(double value) const {
   const double a = log ? std::log10(low) : low, b = log ? std::log10(high) : high;
-  const double v = log ? std::log10(std::max(value, low)) : value;
+  const double v = log ? std::log10(std::max(value, low * 1e-3)) : value;
   return from + (to - from) * (b > a ? (v - a) / (b - a) : 0.5);
+}
+
+std::vector<double> Scale::Ticks(int count) const {
+  const double decades = log ? std::log10(high / low) : 0;
+  if (!log || decades < 0.9) return NiceTicks(low, high, count);
+  std::vector<double> ticks;
+  const double stride = std::ceil(decades / (count + 1));
+  for (double e = std::floor(std::log10(low)); e <= std::log10(high); ++e) {
+    if (std::fmod(std::abs(e), stride) != 0) continue;
+    for (double factor : {1.0, 2.0, 5.0}) {
+      if (factor > 1 && decades * 3 > count + 2) break;
+      const double tick = factor * std::pow(10, e);
+      if (tick >= low && tick <= high) ticks.push_back(tick);
+    }
+  }
+  return ticks;
 }
 
 Scale FitScale(const std::vector<double>& values, double from, double to, bool log) {
@@ -98,13 +62,16 @@ Scale FitScale(const std::vector<double>& values, double from, double to, bool l
     scale.high = any ? std::max(scale.high, value) : value;
     any = true;
   }
-  if (!any && log) scale.low = 0.1;
-  if (scale.high <= scale.low) {
-    scale.high = log ? scale.low * 10 : scale.low + std::max(1e-9, std::abs(scale.low) * 0.1);
-    if (!log) scale.low -= scale.high - scale.low;
+  if (!any) {
+    scale.low = log ? 0.1 : 0;
+  } else if (scale.high <= scale.low) {
+    const double room = std::max(1e-9, std::abs(scale.low) * 0.1);
+    scale.low -= room;
+    scale.high += room;
   } else if (log) {
-    scale.high *= 1.1;
-    scale.low /= 1.1;
+    const double room = std::pow(scale.high / scale.low, 0.04);
+    scale.high *= room;
+    scale.low /= room;
   } else {
     const double room = 0.04 * (scale.high - scale.low);
     scale.low -= room;
@@ -113,59 +80,81 @@ Scale FitScale(const std::vector<double>& values, double from, double to, bool l
   return scale;
 }
 
-std::string SeriesClass(size_t n) { return fmt::format("k{}", n % kSeriesColours); }
+std::string SeriesClass(size_t n) {
+  const size_t round = n / kSeriesColours;
+  return fmt::format("k{}{}", n % kSeriesColours,
+                     round == 0 ? "" : fmt::format(" dash{}", (round - 1) % 2 + 1));
+}
+
+size_t SeriesColour(const LineChart& chart, size_t n) {
+  return chart.series[n].colour < 0 ? n : static_cast<size_t>(chart.series[n].colour);
+}
 
 std::string SvgOpen(std::string_view kind, const std::string& id, const std::string& title,
-                    const std::string& description, double width, double height, bool standalone) {
-  std::string out;
-  if (standalone) out += "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
-  out += fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart {}\" id=\"{}\" viewBox=\"0 0 {} "
-      "{}\" role=\"img\" "
-      "aria-labelledby=\"{}-t {}-d\">\n<title id=\"{}-t\">{}</title>\n<desc "
-      "id=\"{}-d\">{}</desc>\n",
-      kind, EscapeXml(id), width, height, EscapeXml(id), EscapeXml(id), EscapeXml(id),
-      EscapeXml(title), EscapeXml(id), EscapeXml(description));
-  if (standalone) out += fmt::format("<style>{}</style>\n", kStyle);
-  out += fmt::format("<rect class=\"bg\" width=\"{}\" height=\"{}\"/>\n", width, height);
-  out +=
-      fmt::format("<text class=\"title\" x=\"{}\" y=\"22\">{}</text>\n", kLeft, EscapeXml(title));
-  return out;
+                    const std::string& description, double height, bool standalone) {
+  const std::string safe_id = EscapeXml(id), safe_title = EscapeXml(title),
+                    safe_description = EscapeXml(description);
+  const std::string frame =
+      fmt::format("class=\"chart {}\" id=\"{}\" viewBox=\"0 0 {} {:.0f}\" role=\"img\"", kind,
+                  safe_id, kChartWidth, height);
+  // In the page a <title> would show as a second label under the pointer.
+  if (!standalone) {
+    return fmt::format("<svg {} aria-label=\"{}. {}\">\n", frame, safe_title, safe_description);
+  }
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" {0} width=\"{1:.0f}\" height=\"{2:.0f}\" "
+      "aria-labelledby=\"{3}-t {3}-d\">\n<title id=\"{3}-t\">{4}</title>\n"
+      "<desc id=\"{3}-d\">{5}</desc>\n<style>{6}</style>\n"
+      "<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n"
+      "<text class=\"title\" x=\"12\" y=\"22\">{7}</text>\n",
+      frame, kChartWidth * 1.5, height * 1.5, safe_id, safe_title, safe_description, kChartStyle,
+      EscapeXml(Shortened(title, 430)));
+}
+
+std::string SvgAxisLabels(double left, double right, double top, double bottom,
+                          const std::string& x_label, const std::string& y_label) {
+  return fmt::format(
+      "<text class=\"soft\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n"
+      "<text class=\"soft\" text-anchor=\"middle\" transform=\"translate(14,{:.1f}) "
+      "rotate(-90)\">{}</text>\n",
+      (left + right) / 2, bottom + 36, EscapeXml(x_label), (top + bottom) / 2, EscapeXml(y_label));
 }
 
 std::string SvgAxes(const Scale& x, const Scale& y, const std::string& x_label,
                     const std::string& y_label) {
   std::string out = "<g class=\"axes\">\n";
-  for (double tick : NiceTicks(x.low, x.high, 7)) {
+  for (double tick : x.Ticks(6)) {
     out += fmt::format(
         "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>"
         "<text class=\"soft\" text-anchor=\"middle\" x=\"{0:.1f}\" y=\"{3:.1f}\">{4}</text>\n",
-        x(tick), y.from, y.to, y.from + 17, ShortNumber(tick));
+        x(tick), y.from, y.to, y.from + 17, TickLabel(tick));
   }
-  std::vector<double> ticks;
-  if (y.log) {
-    for (double e = std::floor(std::log10(y.low)); e <= std::log10(y.high); ++e) {
-      for (double factor : {1.0, 2.0, 5.0}) {
-        const double tick = factor * std::pow(10, e);
-        if (tick >= y.low && tick <= y.high) ticks.push_back(tick);
-      }
-    }
-  } else {
-    ticks = NiceTicks(y.low, y.high, 6);
-  }
-  for (double tick : ticks) {
+  for (double tick : y.Ticks(5)) {
     out += fmt::format(
         "<line class=\"grid\" x1=\"{1:.1f}\" x2=\"{2:.1f}\" y1=\"{0:.1f}\" y2=\"{0:.1f}\"/>"
         "<text class=\"soft\" text-anchor=\"end\" x=\"{3:.1f}\" y=\"{4:.1f}\">{5}</text>\n",
-        y(tick), x.from, x.to, x.from - 7, y(tick) + 4, ShortNumber(tick));
+        y(tick), x.from, x.to, x.from - 6, y(tick) + 4, TickLabel(tick));
   }
-  out += fmt::format(
-      "</g>\n<text class=\"soft\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-      (x.from + x.to) / 2, y.from + 38, EscapeXml(x_label));
-  out += fmt::format(
-      "<text class=\"soft\" text-anchor=\"middle\" transform=\"translate(15,{:.1f}) "
-      "rotate(-90)\">{}</text>\n",
-      (y.from + y.to) / 2, EscapeXml(y_label));
+  return out + "</g>\n" + SvgAxisLabels(x.from, x.to, y.to, y.from, x_label, y_label);
+}
+
+double LegendHeight(const std::vector<LegendEntry>& legend, bool standalone) {
+  return standalone ? kLegendRow * static_cast<double>((legend.size() + 1) / 2) : 0;
+}
+
+std::string SvgLegend(const std::vector<LegendEntry>& legend, double top) {
+  std::string out;
+  const double column = (kChartWidth - kLeft - kRight) / 2;
+  for (size_t n = 0; n < legend.size(); ++n) {
+    const double left = kLeft + static_cast<double>(n % 2) * column;
+    const double middle = top + kLegendRow * static_cast<double>(n / 2);
+    out += fmt::format(
+        "<line class=\"line {}\" x1=\"{:.0f}\" x2=\"{:.0f}\" y1=\"{:.0f}\" y2=\"{:.0f}\"/>"
+        "<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
+        SeriesClass(legend[n].colour), left, left + 20, middle, middle, left + 26, middle + 4,
+        EscapeXml(Shortened(legend[n].name, column - 30)));
+  }
   return out;
 }
 
@@ -186,6 +175,22 @@ const std::string& ChartId(const Chart& chart) {
 
 const std::string& ChartTitle(const Chart& chart) {
   return std::visit([](const auto& c) -> const std::string& { return c.title; }, chart);
+}
+
+const std::string& ChartDescription(const Chart& chart) {
+  return std::visit([](const auto& c) -> const std::string& { return c.description; }, chart);
+}
+
+std::vector<LegendEntry> ChartLegend(const Chart& chart) {
+  std::vector<LegendEntry> legend;
+  if (const auto* lines = std::get_if<LineChart>(&chart)) {
+    for (size_t n = 0; n < lines->series.size(); ++n)
+      legend.push_back({lines->series[n].name, SeriesColour(*lines, n)});
+  } else if (const auto* scatter = std::get_if<ScatterChart>(&chart)) {
+    for (const std::string& group : ScatterGroups(*scatter))
+      legend.push_back({group, legend.size()});
+  }
+  return legend;
 }
 
 }  // namespace denseformer

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "analysis/svg.h"
@@ -8,39 +7,27 @@
 namespace denseformer {
 namespace {
 
-constexpr double kLegendRow = 18;
-
-// A path through the finite points; a gap where a value is missing.
+// A path through the finite points; a gap where a value is missing, a dot for a point alone.
 std::string Path(const Series& series, const Scale& x, const Scale& y) {
+  const auto shown = [&](size_t i) {
+    return i < series.x.size() && i < series.y.size() && std::isfinite(series.x[i]) &&
+           std::isfinite(series.y[i]) && (!y.log || series.y[i] > 0);
+  };
   std::string path;
-  bool pen = false;
   for (size_t i = 0; i < series.x.size(); ++i) {
-    if (!std::isfinite(series.x[i]) || !std::isfinite(series.y[i]) || (y.log && series.y[i] <= 0)) {
-      pen = false;
-      continue;
-    }
-    path += fmt::format("{}{:.1f} {:.1f}", pen ? "L" : "M", x(series.x[i]), y(series.y[i]));
-    pen = true;
+    if (!shown(i)) continue;
+    const bool begins = i == 0 || !shown(i - 1);
+    path += fmt::format("{}{:.1f} {:.1f}", begins ? "M" : "L", x(series.x[i]), y(series.y[i]));
+    if (begins && !shown(i + 1)) path += "h.1";
   }
   return path;
 }
 
-std::string Band(const Series& series, const Scale& x, const Scale& y) {
-  std::string upper, lower;
-  for (size_t i = 0; i < series.x.size() && i < series.error.size(); ++i) {
-    if (!std::isfinite(series.error[i]) || !std::isfinite(series.y[i])) continue;
-    upper += fmt::format("{}{:.1f} {:.1f}", upper.empty() ? "M" : "L", x(series.x[i]),
-                         y(series.y[i] + series.error[i]));
-    lower = fmt::format("L{:.1f} {:.1f}", x(series.x[i]), y(series.y[i] - series.error[i])) + lower;
-  }
-  return upper.empty() ? "" : upper + lower + "Z";
-}
-
 std::string Numbers(const std::vector<double>& values) {
   std::string out;
-  for (double value : values) {
-    out += (out.empty() ? "" : ",") +
-           (std::isfinite(value) ? fmt::format("{:.6g}", value) : std::string("null"));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) out += ',';
+    if (std::isfinite(values[i])) out += fmt::format("{:.6g}", values[i]);
   }
   return out;
 }
@@ -51,45 +38,38 @@ std::string DrawLines(const LineChart& chart, bool standalone) {
   std::vector<double> xs, ys;
   for (const Series& series : chart.series) {
     xs.insert(xs.end(), series.x.begin(), series.x.end());
-    for (size_t i = 0; i < series.y.size(); ++i) {
-      const double error =
-          i < series.error.size() && std::isfinite(series.error[i]) ? series.error[i] : 0;
-      ys.push_back(series.y[i] + error);
-      ys.push_back(series.y[i] - error);
-    }
+    ys.insert(ys.end(), series.y.begin(), series.y.end());
   }
-  const double height =
-      kChartHeight + kLegendRow * static_cast<double>((chart.series.size() + 1) / 2);
+  const std::vector<LegendEntry> legend = ChartLegend(chart);
+  const double top = PlotTop(standalone), bottom = top + kPlotHeight;
+  const double height = bottom + kBottom + LegendHeight(legend, standalone);
   const Scale x = FitScale(xs, kLeft, kChartWidth - kRight, false);
-  const Scale y = FitScale(ys, kChartHeight - kBottom, kTop, chart.log_y);
-  std::string out =
-      SvgOpen("lines", chart.id, chart.title, chart.description, kChartWidth, height, standalone);
+  const Scale y = FitScale(ys, bottom, top, chart.log_y);
+  std::string out = SvgOpen("lines", chart.id, chart.title, chart.description, height, standalone);
   out += SvgAxes(x, y, chart.x_label, chart.y_label);
-  // The report's script reads these to show values and to zoom.
+  // Zooming in leaves parts of the lines outside of the plot.
+  const std::string id = EscapeXml(chart.id);
   out += fmt::format(
-      "<g class=\"plot\" data-x=\"{},{},{},{}\" data-y=\"{},{},{},{}\" data-log=\"{}\">\n", x.low,
-      x.high, x.from, x.to, y.low, y.high, y.from, y.to, chart.log_y ? 1 : 0);
+      "<clipPath id=\"{}-clip\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" "
+      "height=\"{:.1f}\"/></clipPath>\n",
+      id, x.from, y.to, x.to - x.from, y.from - y.to);
+  out += fmt::format(
+      "<g class=\"plot\" clip-path=\"url(#{}-clip)\" data-x=\"{},{},{},{}\" "
+      "data-y=\"{},{},{},{}\" data-log=\"{}\" data-label=\"{}\">\n",
+      id, x.low, x.high, x.from, x.to, y.low, y.high, y.from, y.to, chart.log_y ? 1 : 0,
+      EscapeXml(chart.x_label));
   for (size_t n = 0; n < chart.series.size(); ++n) {
     const Series& series = chart.series[n];
-    const std::string band = Band(series, x, y);
-    if (!band.empty())
-      out += fmt::format("<path class=\"band fill {}\" d=\"{}\"/>\n", SeriesClass(n), band);
-    out += fmt::format(
-        "<path class=\"line {}\" d=\"{}\" data-name=\"{}\" data-xs=\"{}\" data-ys=\"{}\"/>\n",
-        SeriesClass(n), Path(series, x, y), EscapeXml(series.name), Numbers(series.x),
-        Numbers(series.y));
+    out += fmt::format("<path class=\"line {}\" d=\"{}\"", SeriesClass(SeriesColour(chart, n)),
+                       Path(series, x, y));
+    if (!standalone) {
+      out += fmt::format(" data-name=\"{}\" data-xs=\"{}\" data-ys=\"{}\"", EscapeXml(series.name),
+                         Numbers(series.x), Numbers(series.y));
+    }
+    out += "/>\n";
   }
   out += "</g>\n";
-  for (size_t n = 0; n < chart.series.size(); ++n) {
-    const double left = kLeft + static_cast<double>(n % 2) * (kChartWidth - kLeft - kRight) / 2;
-    const double top = kChartHeight + kLegendRow * static_cast<double>(n / 2);
-    out += fmt::format(
-        "<line class=\"line {}\" x1=\"{:.0f}\" x2=\"{:.0f}\" y1=\"{:.0f}\" y2=\"{:.0f}\"/>"
-        "<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
-        SeriesClass(n), left, left + 22, top, top, left + 28, top + 4,
-        EscapeXml(chart.series[n].name));
-  }
-  return out;
+  return standalone ? out + SvgLegend(legend, bottom + kBottom + 4) : out;
 }
 
 }  // namespace denseformer

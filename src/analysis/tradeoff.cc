@@ -16,7 +16,8 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 double Perplexity(const RunData& run) {
   if (!run.summary.is_object() || !run.summary.contains("validation")) return kNone;
-  const Json& value = run.summary["validation"].value("perplexity", Json());
+  const Json& validation = run.summary["validation"];
+  const Json value = validation.is_object() ? validation.value("perplexity", Json()) : Json();
   return value.is_number() ? value.get<double>() : kNone;
 }
 
@@ -25,18 +26,25 @@ std::string GroupOf(const ModelConfig& config) {
   return config.gains ? "Skips with gains" : "Transformer";
 }
 
-// Calls a second that a benchmark measured for this depth and pattern. Rows are named "4x5", or "48
-// blocks, 4x5" where the benchmark had several depths.
+// Calls a second that a benchmark measured for this width, depth and pattern. Rows are named "4x5",
+// or "48 blocks, 4x5" where the benchmark had several depths.
 double RateOf(const std::vector<Json>& benches, const std::string& title,
               const ModelConfig& config) {
   for (const Json& bench : benches) {
-    if (bench.value("title", "") != title) continue;
+    if (bench.value("title", Json()) != title) continue;
+    const Json settings = bench.value("settings", Json::object());
+    if (!settings.is_object() || settings.value("width", Json()) != std::to_string(config.n_embd))
+      continue;
+    const bool one_depth = settings.value("blocks", Json()) == std::to_string(config.n_layer);
     for (const Json& row : bench.value("rows", Json::array())) {
-      const std::string name = row.value("name", "");
-      if (name != config.dwa && name != fmt::format("{} blocks, {}", config.n_layer, config.dwa))
+      if (!row.is_object()) continue;
+      const Json name = row.value("name", Json());
+      if (!(one_depth && name == config.dwa) &&
+          name != fmt::format("{} blocks, {}", config.n_layer, config.dwa)) {
         continue;
-      const double seconds = row.value("median_seconds", 0.0);
-      if (seconds > 0) return 1 / seconds;
+      }
+      const Json seconds = row.value("median_seconds", Json());
+      if (seconds.is_number() && seconds > 0) return 1 / seconds.get<double>();
     }
   }
   return kNone;
@@ -104,18 +112,21 @@ std::vector<Chart> TradeoffCharts(const std::vector<RunData>& runs,
     const double perplexity = Perplexity(run);
     const std::string depth = std::to_string(run.config.n_layer), group = GroupOf(run.config);
     inference.points.push_back(
-        {RateOf(benches, "whole forward pass", run.config), perplexity, depth, group});
+        {RateOf(benches, "whole forward pass", run.config), perplexity, depth, group, run.name});
     training.points.push_back(
-        {RateOf(benches, "whole training step", run.config), perplexity, depth, group});
-    const double seconds = run.summary.is_object() ? run.summary.value("seconds", kNone) : kNone;
-    time.points.push_back({seconds / 60, perplexity, depth, group});
+        {RateOf(benches, "whole training step", run.config), perplexity, depth, group, run.name});
+    const Json seconds_json =
+        run.summary.is_object() ? run.summary.value("seconds", Json()) : Json();
+    const double seconds = seconds_json.is_number() ? seconds_json.get<double>() : kNone;
+    time.points.push_back({seconds / 60, perplexity, depth, group, run.name});
     if (const auto sparsity = ParseSparsity(run.config.dwa)) {
       if (sparsity->period == 1) {
         by_dilation.points.push_back({static_cast<double>(sparsity->dilation), perplexity,
-                                      run.config.dwa, depth + " blocks"});
+                                      run.config.dwa, depth + " blocks", run.name});
       }
       by_period.points.push_back({static_cast<double>(sparsity->period), perplexity, run.config.dwa,
-                                  fmt::format("{} blocks, K = {}", depth, sparsity->dilation)});
+                                  fmt::format("{} blocks, K = {}", depth, sparsity->dilation),
+                                  run.name});
     }
   }
   std::vector<Chart> charts;

@@ -30,7 +30,8 @@ std::vector<std::string> StudyNames() { return {std::begin(kStudies), std::end(k
 void Write(const std::string& directory, const std::string& run, const StudyJson& study) {
   const std::string name = study["study"];
   fs::create_directories(directory);
-  WriteFileAtomic(directory + "/" + name + ".json", study.dump(1) + "\n");
+  WriteFileAtomic(directory + "/" + name + ".json",
+                  study.dump(1, ' ', false, StudyJson::error_handler_t::replace) + "\n");
   WriteFileAtomic(directory + "/" + name + ".csv", StudyCsv(study));
   for (const Chart& chart : StudyCharts({{run, study}})) {
     WriteFileAtomic(directory + "/" + ChartId(chart) + ".svg", DrawSvg(chart, /*standalone=*/true));
@@ -85,7 +86,12 @@ void Analyze(const Options& given, const CommonOptions& common) {
       same = same && run.config.dwa == runs[0].config.dwa &&
              run.config.n_layer == runs[0].config.n_layer;
     }
-    if (same || !all) keep("mean", MeanWeightsStudy(runs), options.out + "/mean");
+    if (same || !all) {
+      std::vector<NamedStudy> each;
+      for (const RunData& run : runs)
+        each.push_back({run.name, RunStudy("weights", run, options.study)});
+      keep("mean", MeanWeights(each), options.out + "/mean");
+    }
   }
   if (common.json) PrintJson(result);
 }

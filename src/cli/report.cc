@@ -1,6 +1,7 @@
 // denseformer report: one HTML page about several runs.
 #include "analysis/report.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "denseformer/generator.h"
@@ -45,6 +47,22 @@ std::vector<Sample> MakeSamples(const std::vector<RunData>& runs, const Options&
   return samples;
 }
 
+// Weights and their evolution cost little to read, so they are always shown as they are now.
+void RefreshStudies(RunData& run) {
+  for (const char* name : {"weights", "evolution"}) {
+    const bool fresh =
+        run.studies.contains(name) &&
+        std::find(run.outdated.begin(), run.outdated.end(), name) == run.outdated.end();
+    if (!fresh && CanStudy(name, run) && FileExists(run.path + "/model.safetensors"))
+      run.studies[name] = RunStudy(name, run, {});
+    std::erase(run.outdated, name);
+  }
+  if (!run.outdated.empty()) {
+    LogWarning("{}: the weights are newer than the studies {}; run denseformer analyze again",
+               run.name, Join(run.outdated, ", "));
+  }
+}
+
 void Report(const Options& options, const CommonOptions& common) {
   ReportInput input;
   input.runs = ReadRuns(options.runs);
@@ -56,16 +74,7 @@ void Report(const Options& options, const CommonOptions& common) {
     }
     input.benches.push_back(json);
   }
-  // The weights cost nothing to read, so they are always shown.
-  for (RunData& run : input.runs) {
-    if (!run.studies.contains("weights") && CanStudy("weights", run) &&
-        FileExists(run.path + "/model.safetensors")) {
-      run.studies["weights"] = RunStudy("weights", run, {});
-    }
-    if (!run.studies.contains("evolution") && CanStudy("evolution", run)) {
-      run.studies["evolution"] = RunStudy("evolution", run, {});
-    }
-  }
+  for (RunData& run : input.runs) RefreshStudies(run);
   if (!options.no_samples) input.samples = MakeSamples(input.runs, options);
   WriteFileAtomic(options.out, MakeReport(input));
   size_t charts = 0;
@@ -76,7 +85,7 @@ void Report(const Options& options, const CommonOptions& common) {
                       DrawSvg(chart, /*standalone=*/true));
       ++charts;
     }
-    WriteFileAtomic(options.svg + "/runs.csv", ReportCsv(ReportTable(input.runs)));
+    WriteFileAtomic(options.svg + "/runs.csv", ReportCsv(input.runs));
   }
   const std::string path = fs::absolute(options.out).lexically_normal().string();
   if (common.json) {

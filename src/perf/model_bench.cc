@@ -67,7 +67,9 @@ BenchTable GroupedTable(std::string title, const ModelBenchOptions& options,
     table.rows[r].limit = limit;
     table.rows[r].baseline = limit + 1;
   }
-  table.settings = {{"batch", fmt::format("{} x {} tokens", options.batch, options.length)},
+  table.settings = {{"width", std::to_string(options.config.n_embd)},
+                    {"blocks", fmt::format("{}", fmt::join(Depths(options), ", "))},
+                    {"batch", fmt::format("{} x {} tokens", options.batch, options.length)},
                     {"precision", DTypeName(options.compute)},
                     {"threads", std::to_string(NumThreads())},
                     {"products", GemmDescription()}};
