@@ -172,7 +172,7 @@ std::string CurveSection(const std::vector<RunData>& runs) {
     tabs += fmt::format(
         "<button type=\"button\" data-show=\"{0}\" aria-pressed=\"{1}\">by {0}</button>", axis.key,
         first ? "true" : "false");
-    html += fmt::format("<div data-tab=\"{}\"{}>{}</div>\n", axis.key, first ? "" : " hidden",
+    html += fmt::format("<div data-tab=\"{}\"{}>{}</div>\n", axis.key, first ? "" : " hidden=\"\"",
                         Figures(charts));
   }
   if (html.empty()) return "";
@@ -219,8 +219,9 @@ std::string StudyBody(const std::vector<NamedStudy>& studies, const char* explan
 std::string SampleSection(const std::vector<Sample>& samples) {
   std::string html;
   for (const Sample& sample : samples) {
-    html += fmt::format("<details open><summary>{}</summary><pre><b>{}</b>{}</pre></details>\n",
-                        EscapeXml(sample.run), EscapeXml(sample.prompt), EscapeXml(sample.text));
+    html +=
+        fmt::format("<details open=\"\"><summary>{}</summary><pre><b>{}</b>{}</pre></details>\n",
+                    EscapeXml(sample.run), EscapeXml(sample.prompt), EscapeXml(sample.text));
   }
   return html.empty() ? "" : "<div class=\"samples\">\n" + html + "</div>\n";
 }

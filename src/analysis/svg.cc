@@ -114,11 +114,11 @@ std::string SvgOpen(std::string_view kind, const std::string& id, const std::str
 
 std::string SvgAxisLabels(double left, double right, double top, double bottom,
                           const std::string& x_label, const std::string& y_label) {
+  // The label of y stands above its axis, where wide numbers cannot reach it.
   return fmt::format(
       "<text class=\"soft\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n"
-      "<text class=\"soft\" text-anchor=\"middle\" transform=\"translate(14,{:.1f}) "
-      "rotate(-90)\">{}</text>\n",
-      (left + right) / 2, bottom + 36, EscapeXml(x_label), (top + bottom) / 2, EscapeXml(y_label));
+      "<text class=\"soft\" x=\"8\" y=\"{:.1f}\">{}</text>\n",
+      (left + right) / 2, bottom + 37, EscapeXml(x_label), top - 13, EscapeXml(y_label));
 }
 
 std::string SvgAxes(const Scale& x, const Scale& y, const std::string& x_label,

@@ -40,12 +40,12 @@ struct Scale {
 Scale FitScale(const std::vector<double>& values, double from, double to, bool log);
 
 inline constexpr double kChartWidth = 480;
-inline constexpr double kLeft = 62, kRight = 14, kBottom = 46;
+inline constexpr double kLeft = 60, kRight = 14, kBottom = 46;
 inline constexpr double kPlotHeight = 240;
 inline constexpr double kLegendRow = 18;
 
-// Where the plot begins: below the title, where the drawing has one.
-constexpr double PlotTop(bool standalone) { return standalone ? 38 : 10; }
+// Where the plot begins: below the label of the y axis and the title, where the drawing has one.
+constexpr double PlotTop(bool standalone) { return standalone ? 56 : 26; }
 
 // Room below the axes for the legend of a drawing that stands alone.
 double LegendHeight(const std::vector<LegendEntry>& legend, bool standalone);

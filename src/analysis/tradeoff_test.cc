@@ -1,0 +1,83 @@
+#include "analysis/tradeoff.h"
+
+#include <gtest/gtest.h>
+
+namespace denseformer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+RunData MakeRun(const std::string& name, int depth, const std::string& dwa, double perplexity) {
+  RunData run;
+  run.name = name;
+  run.config = ModelConfig::Preset("test");
+  run.config.n_layer = depth;
+  run.config.dwa = dwa;
+  run.summary = {{"seconds", 120}, {"validation", {{"perplexity", perplexity}}}};
+  return run;
+}
+
+Json Bench(const char* title, const char* width, const char* blocks) {
+  return {{"title", title},
+          {"settings", {{"width", width}, {"blocks", blocks}}},
+          {"rows", Json::array()}};
+}
+
+const ScatterChart* Find(const std::vector<Chart>& charts, const std::string& id) {
+  for (const Chart& chart : charts) {
+    if (ChartId(chart) == id) return &std::get<ScatterChart>(chart);
+  }
+  return nullptr;
+}
+
+TEST(Tradeoff, SpeedsComeFromTheBenchOfTheSameModel) {
+  Json one = Bench("whole forward pass", "32", "4");
+  one["rows"] = {{{"name", "none"}, {"median_seconds", 0.5}},
+                 {{"name", "1x1"}, {"median_seconds", 0.8}}};
+  Json several = Bench("whole forward pass", "32", "4, 8");
+  several["rows"] = {{{"name", "8 blocks, 1x1"}, {"median_seconds", 2.0}}};
+  Json other_width = Bench("whole forward pass", "768", "4, 6");
+  other_width["rows"] = {{{"name", "6 blocks, 1x1"}, {"median_seconds", 1.0}}};
+  const std::vector<RunData> runs = {MakeRun("a", 4, "none", 30), MakeRun("b", 4, "1x1", 20),
+                                     MakeRun("c", 8, "1x1", 10), MakeRun("d", 6, "1x1", 15)};
+  const std::vector<Chart> charts = TradeoffCharts(runs, {other_width, one, several});
+  const ScatterChart* pareto = Find(charts, "pareto");
+  ASSERT_NE(pareto, nullptr);
+  ASSERT_EQ(pareto->points.size(), 3u);  // no bench for d
+  EXPECT_DOUBLE_EQ(pareto->points[0].x, 2);
+  EXPECT_DOUBLE_EQ(pareto->points[1].x, 1.25);
+  EXPECT_DOUBLE_EQ(pareto->points[2].x, 0.5);
+  EXPECT_EQ(pareto->points[2].y, 10);
+  EXPECT_EQ(pareto->points[2].label, "8");
+  EXPECT_EQ(pareto->points[0].group, "Transformer");
+  EXPECT_EQ(pareto->points[1].group, "DenseFormer 1x1");
+  EXPECT_EQ(Find(charts, "pareto-training"), nullptr);
+  ASSERT_NE(Find(charts, "perplexity-time"), nullptr);
+  EXPECT_DOUBLE_EQ(Find(charts, "perplexity-time")->points[0].x, 2);
+}
+
+TEST(Tradeoff, DilationAndPeriod) {
+  const std::vector<Chart> charts = TradeoffCharts(
+      {MakeRun("a", 4, "1x1", 30), MakeRun("b", 4, "4x1", 20), MakeRun("c", 4, "4x5", 10),
+       MakeRun("d", 4, "final", 5), MakeRun("e", 4, "grouped:2x2", 4)},
+      {});
+  const ScatterChart *dilation = Find(charts, "dilation"), *period = Find(charts, "period");
+  ASSERT_NE(dilation, nullptr);
+  ASSERT_EQ(dilation->points.size(), 2u);
+  EXPECT_EQ(dilation->points[1].x, 4);
+  ASSERT_NE(period, nullptr);
+  ASSERT_EQ(period->points.size(), 3u);
+  EXPECT_EQ(period->points[2].x, 5);
+}
+
+TEST(Tradeoff, RunsWithoutResultsAndDamagedBenches) {
+  RunData unfinished = MakeRun("a", 4, "none", 1);
+  unfinished.summary = Json();
+  RunData odd = MakeRun("b", 4, "none", 1);
+  odd.summary = {{"seconds", "x"}, {"validation", 3}};
+  EXPECT_TRUE(TradeoffCharts({unfinished, odd}, {Json::object(), {{"title", 3}}}).empty());
+  EXPECT_TRUE(TradeoffCharts({MakeRun("c", 4, "none", 1)}, {}).empty());  // one point is no chart
+}
+
+}  // namespace
+}  // namespace denseformer
