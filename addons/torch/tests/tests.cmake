@@ -9,6 +9,15 @@ if(DENSEFORMER_TESTS)
   target_link_libraries(example_torch_gpt PRIVATE denseformer_torch)
   add_test(NAME examples/torch_gpt COMMAND example_torch_gpt)
 
+  if(NOT DENSEFORMER_SANITIZE)
+    add_test(NAME torch/install
+      COMMAND ${CMAKE_COMMAND} -DBUILD=${CMAKE_BINARY_DIR} -DCOMPILER=${CMAKE_CXX_COMPILER}
+              -DSCRATCH=${CMAKE_CURRENT_BINARY_DIR}/install
+              -DCONSUMER=${CMAKE_CURRENT_SOURCE_DIR}/tests/consumer
+              -P ${CMAKE_CURRENT_SOURCE_DIR}/tests/install_test.cmake)
+    set_tests_properties(torch/install PROPERTIES TIMEOUT 600)
+  endif()
+
   # The Python that has PyTorch: DENSEFORMER_PYTHON, or Debian's.
   set(df_interpreter /usr/bin/python3)
   if(DEFINED ENV{DENSEFORMER_PYTHON})
