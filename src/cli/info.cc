@@ -47,9 +47,10 @@ ModelConfig ConfigOf(const ModelInfoOptions& options) {
 }
 
 Json ToJson(const MemoryUse& memory) {
-  return {{"total", memory.total()},        {"weights", memory.weights},
-          {"weight_copies", memory.copies}, {"gradients", memory.gradients},
-          {"moments", memory.moments},      {"activations", memory.activations}};
+  return {{"total", memory.total()},          {"program", memory.program},
+          {"weights", memory.weights},        {"weight_copies", memory.copies},
+          {"gradients", memory.gradients},    {"moments", memory.moments},
+          {"activations", memory.activations}};
 }
 
 struct Described {
@@ -143,6 +144,7 @@ void PrintTable(const Described& d) {
     Print("  {:<24}{:>18}{:>16}\n", name, HumanBytes(static_cast<double>(training)),
           HumanBytes(static_cast<double>(inference)));
   };
+  memory_row("program", d.training.program, d.inference.program);
   memory_row("weights", d.training.weights, d.inference.weights);
   memory_row("copies for products", d.training.copies, d.inference.copies);
   memory_row("gradients", d.training.gradients, d.inference.gradients);

@@ -94,6 +94,33 @@ TEST(InfoTest, MemoryFollowsBatchAndPrecision) {
   EXPECT_NE(bf16["training"], fp32["training"]);
 }
 
+TEST(InfoTest, MemoryOfTrainingIsWithinTenPercent) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "a sanitizer's memory cannot be told from the model's";
+#endif
+  const TemporaryDirectory scratch;
+  std::string tokens(40000, '\0');  // uint16 below 256
+  for (size_t i = 0; i < tokens.size(); i += 2) tokens[i] = static_cast<char>(i * i % 251);
+  WriteFileAtomic(scratch / "train.bin", tokens);
+  WriteFileAtomic(scratch / "val.bin", tokens);
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const char* dwa : {"none", "1x1"}) {
+      const std::vector<std::string> model = {"--preset",    "tiny",    "--dwa",        dwa,
+                                              "--precision", precision, "--batch-size", "64"};
+      std::vector<std::string> train = {"train",          scratch / (std::string(precision) + dwa),
+                                        "--data",         scratch.path(),
+                                        "--steps",        "2",
+                                        "--eval-batches", "1"};
+      train.insert(train.end(), model.begin(), model.end());
+      const ProgramResult result = RunProgram(train);
+      ASSERT_EQ(result.status, 0) << result.err;
+      const double predicted = InfoJson(model)["memory_bytes"]["training"].get<double>();
+      EXPECT_NEAR(static_cast<double>(result.peak_bytes), predicted, 0.1 * predicted)
+          << precision << " " << dwa;
+    }
+  }
+}
+
 TEST(InfoTest, TableAndPicture) {
   const ProgramResult result = RunProgram({"info", "--preset", "test", "--dwa", "2x2"});
   EXPECT_EQ(result.status, 0);

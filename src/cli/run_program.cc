@@ -1,9 +1,10 @@
 #include "cli/run_program.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
-#include <cstdlib>
-
+#include "base/error.h"
 #include "base/file.h"
 #include "base/testing.h"
 
@@ -28,8 +29,17 @@ ProgramResult RunProgram(const std::vector<std::string>& arguments, const std::s
   for (const std::string& argument : arguments) line += " " + Quoted(argument);
   line += " <" + Quoted(scratch / "in") + " 2>" + Quoted(scratch / "err") + " >" +
           Quoted(scratch / "out") + " " + shell_suffix;
-  const int code = std::system(line.c_str());
+  const pid_t child = fork();
+  if (child < 0) ThrowErrno(errno, "fork");
+  if (child == 0) {
+    execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+    _exit(127);
+  }
+  int code = 0;
+  rusage usage{};
+  if (wait4(child, &code, 0, &usage) != child) ThrowErrno(errno, "wait4");
   ProgramResult result;
+  result.peak_bytes = int64_t{usage.ru_maxrss} * 1024;
   result.status = WIFEXITED(code) ? WEXITSTATUS(code) : 128 + WTERMSIG(code);
   result.out = ReadFile(scratch / "out");
   result.err = ReadFile(scratch / "err");

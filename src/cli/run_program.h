@@ -2,6 +2,7 @@
 #ifndef DENSEFORMER_CLI_RUN_PROGRAM_H_
 #define DENSEFORMER_CLI_RUN_PROGRAM_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace denseformer {
 struct ProgramResult {
   int status = 0;  // exit status; 128 + number where a signal ended it
   std::string out, err;
+  int64_t peak_bytes = 0;  // the most memory it held
 };
 
 // Runs DENSEFORMER_PROGRAM with `arguments`; `input` is its standard input. `shell_prefix`, where

@@ -8,6 +8,8 @@
 namespace denseformer {
 namespace {
 
+constexpr int64_t kProgramBytes = int64_t{40} << 20;
+
 // Copies of the matrices that PackedWeight makes (model.cc packs the same ones).
 int64_t CopyBytes(const ParameterTable& table, DType compute, bool for_backward) {
   int64_t bytes = 0;
@@ -26,6 +28,7 @@ MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences
   config.Validate();
   const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer));
   MemoryUse memory;
+  memory.program = kProgramBytes;
   memory.weights = table.buffer_size() * static_cast<int64_t>(sizeof(float));
   memory.copies = CopyBytes(table, compute, use == ModelUse::kTraining);
   memory.activations =

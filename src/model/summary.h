@@ -24,14 +24,15 @@ struct FlopsPerToken {
 };
 FlopsPerToken ForwardFlops(const ModelConfig& config, int64_t length);
 
-// Memory in bytes for passes over `sequences` x `length` tokens.
+// Memory in bytes of a process that runs passes over `sequences` x `length` tokens.
 struct MemoryUse {
+  int64_t program = 0;      // code, libraries and compiled matrix products, measured once
   int64_t weights = 0;      // fp32 master weights
   int64_t copies = 0;       // of weights, as matrix products read them
   int64_t gradients = 0;    // training only
   int64_t moments = 0;      // of AdamW, training only
   int64_t activations = 0;  //
-  int64_t total() const { return weights + copies + gradients + moments + activations; }
+  int64_t total() const { return program + weights + copies + gradients + moments + activations; }
 };
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
                          int64_t length);

@@ -1,0 +1,50 @@
+// FLOPs by hand, and the parts of the memory. (The test of the command info compares the sum with
+// what a training run takes.)
+#include "model/summary.h"
+
+#include <gtest/gtest.h>
+
+#include "model/model.h"
+
+namespace denseformer {
+namespace {
+
+ModelConfig MediumConfig(const char* dwa) {
+  ModelConfig config;
+  config.n_layer = 12;
+  config.n_head = 4;
+  config.n_embd = 256;
+  config.vocab_size = 8192;
+  config.seq_len = 128;
+  config.dwa = dwa;
+  return config;
+}
+
+TEST(SummaryTest, Flops) {
+  ModelConfig config = ModelConfig::Preset("test");  // D = 32, d = 4, V = 512
+  config.dwa = "1x1";
+  const FlopsPerToken flops = ForwardFlops(config, 9);
+  EXPECT_EQ(flops.linear, 2 * 4 * (96 + 32 + 128 + 128) * 32);
+  EXPECT_EQ(flops.attention, 4 * 2 * 2 * 32 * (1 + 2 + 3 + 4 + 5 + 6 + 7 + 8 + 9) / 9);
+  EXPECT_EQ(flops.head, 2 * 512 * 32);
+  EXPECT_EQ(flops.dwa, 2 * 32 * (2 + 3 + 4 + 5));
+  EXPECT_EQ(flops.total(), flops.linear + flops.attention + flops.head + flops.dwa);
+}
+
+TEST(SummaryTest, PartsOfTheMemory) {
+  const ModelConfig config = MediumConfig("4x5");
+  const Model model(config, DType::kF32, ModelUse::kTraining);
+  const MemoryUse training = TrainingMemory(config, DType::kF32, 3, 100);
+  const int64_t weights = static_cast<int64_t>(model.weights().size_bytes());
+  EXPECT_EQ(training.weights, weights);
+  EXPECT_EQ(training.gradients, weights);
+  EXPECT_EQ(training.moments, 2 * weights);
+  EXPECT_EQ(training.copies, 0);
+  EXPECT_GT(TrainingMemory(config, DType::kBF16, 3, 100).copies, 0);
+  const MemoryUse inference = InferenceMemory(config, DType::kF32, 3, 100);
+  EXPECT_EQ(inference.gradients + inference.moments, 0);
+  EXPECT_LT(inference.activations, training.activations);
+}
+
+}  // namespace
+}  // namespace denseformer
