@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/bench_chart.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -30,6 +31,7 @@ struct Options {
   double seconds = 0;
   bool turns = false;
   std::string tokenizer, text;
+  std::string svg;
 };
 
 // With --turns: says how the last round went, and waits for the word to begin the next.
@@ -166,6 +168,7 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
       ->capture_default_str();
   app.add_option("--seconds", o->seconds, "Go on for at least this long")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--svg", o->svg, "Also draw the result to this file");
   app.add_flag("--turns", o->turns,
                "Wait for a line on stdin before each round and print the times of the round "
                "before: to take turns with "
@@ -178,6 +181,8 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
            : fmt::format("  denseformer bench {} --preset small --rounds 20 --json", name)));
   SetWork(app, common, o, [&common, &kind](const Options& options) {
     const BenchTable table = kind.run(options, fmt::format("bench {}", kind.name));
+    if (!options.svg.empty())
+      WriteFileAtomic(options.svg, DrawSvg(BenchChart(table.ToJson()), /*standalone=*/true));
     if (common.json) {
       nlohmann::ordered_json json = table.ToJson();
       json["peak_memory_bytes"] = PeakMemoryBytes();

@@ -1,0 +1,18 @@
+// Results of benchmarks as charts.
+#ifndef DENSEFORMER_ANALYSIS_BENCH_CHART_H_
+#define DENSEFORMER_ANALYSIS_BENCH_CHART_H_
+
+#include <nlohmann/json.hpp>
+
+#include "analysis/chart.h"
+
+namespace denseformer {
+
+// From BenchTable::ToJson. Where the rows have several depths ("48 blocks, 4x5") and a baseline:
+// lines of the cost over the baseline, (time / time of the baseline - 1) * 100 %, against depth,
+// one for each pattern. Otherwise a bar for each row, its median time in milliseconds.
+Chart BenchChart(const nlohmann::ordered_json& bench);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_ANALYSIS_BENCH_CHART_H_
