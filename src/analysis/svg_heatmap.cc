@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "analysis/svg.h"
 
@@ -142,25 +143,63 @@ class HeatMapDrawing {
       if (!chart_.errors.empty()) out += fmt::format(" data-errors=\"{}\"", Data(/*errors=*/true));
     }
     out += ">\n";
-    const double gap = std::min(1.0, width_ * 0.06);
+    out += standalone_ ? TitledCells() : PaintedCells();
+    return out + CellNumbers() + "</g>\n";
+  }
+
+  double Gap() const { return std::min(1.0, width_ * 0.06); }
+
+  // One element a cell, with its value as a label of its own.
+  std::string TitledCells() const {
+    std::string out;
+    ForEachCell([&](size_t row, size_t column, const Cell& cell) {
+      out += fmt::format(
+          "<rect class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
+          "fill-opacity=\"{}\"><title>{}</title></rect>\n",
+          cell.sign, Left(column), Top(row), width_ - Gap(), height_ - Gap(), Opacity(cell.opacity),
+          Title(row, column));
+    });
+    return out;
+  }
+
+  // One element a colour, of at most kLevels a sign: ten deep models have 25,000 cells, which would
+  // make a page slow to open.
+  std::string PaintedCells() const {
+    constexpr double kLevels = 40;
+    std::map<std::pair<std::string, int>, std::string> paths;
+    ForEachCell([&](size_t row, size_t column, const Cell& cell) {
+      paths[{cell.sign, static_cast<int>(std::lround(cell.opacity * kLevels))}] +=
+          fmt::format("M{:.1f} {:.1f}h{:.1f}v{:.1f}h{:.1f}z", Left(column), Top(row),
+                      width_ - Gap(), height_ - Gap(), Gap() - width_);
+    });
+    std::string out;
+    for (const auto& [colour, path] : paths) {
+      out += fmt::format("<path class=\"{}\" fill-opacity=\"{}\" d=\"{}\"/>\n", colour.first,
+                         Opacity(colour.second / kLevels), path);
+    }
+    return out;
+  }
+
+  std::string CellNumbers() const {
+    std::string out;
+    if (width_ < kNumberCell) return out;
+    ForEachCell([&](size_t row, size_t column, const Cell& cell) {
+      out += fmt::format(
+          "<text class=\"{}\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{:.2f}</text>\n",
+          cell.opacity > 0.6 ? "number on" : "number", Left(column) + (width_ - Gap()) / 2,
+          Top(row) + height_ / 2 + 3.5, Value(row, column));
+    });
+    return out;
+  }
+
+  template <class F>
+  void ForEachCell(F&& work) const {
     for (size_t row = 0; row < rows_.size(); ++row) {
       for (size_t column = 0; column < columns_; ++column) {
         const double value = Value(row, column);
-        if (!std::isfinite(value)) continue;
-        const Cell cell = CellOf(value, limit_);
-        out += fmt::format(
-            "<rect class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
-            "fill-opacity=\"{}\"",
-            cell.sign, Left(column), Top(row), width_ - gap, height_ - gap, Opacity(cell.opacity));
-        out += standalone_ ? fmt::format("><title>{}</title></rect>\n", Title(row, column)) : "/>";
-        if (width_ < kNumberCell) continue;
-        out += fmt::format(
-            "<text class=\"{}\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{:.2f}</text>\n",
-            cell.opacity > 0.6 ? "number on" : "number", Left(column) + (width_ - gap) / 2,
-            Top(row) + height_ / 2 + 3.5, value);
+        if (std::isfinite(value)) work(row, column, CellOf(value, limit_));
       }
     }
-    return out + "</g>\n";
   }
 
   std::string Labels() const {

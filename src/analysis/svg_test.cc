@@ -146,7 +146,7 @@ TEST(DrawHeatMap, ACellForEachValue) {
     const std::string svg = DrawSvg(Heat(), standalone);
     const std::string cells = svg.substr(svg.find("class=\"cells\""),
                                          svg.find("class=\"scale\"") - svg.find("class=\"cells\""));
-    EXPECT_EQ(Occurrences(cells, "<rect"), 3);
+    EXPECT_EQ(Occurrences(cells, standalone ? "<rect" : "z"), 3);
     EXPECT_EQ(Occurrences(cells, "class=\"neg\""), 1);
     EXPECT_EQ(Occurrences(cells, "fill-opacity=\".50\""), 1);
     EXPECT_EQ(Occurrences(cells, "fill-opacity=\"1\""), 1);
@@ -154,6 +154,16 @@ TEST(DrawHeatMap, ACellForEachValue) {
   const std::string page = DrawSvg(Heat(), false);
   EXPECT_TRUE(Contains(page, "data-rows=\"1,2\""));  // the first row has no cells
   EXPECT_TRUE(Contains(page, "data-values=\"0.5,-1;,0.25\""));
+}
+
+TEST(DrawHeatMap, ManyCellsAreFewElements) {
+  HeatMap map = Heat();
+  map.values.assign(60, std::vector<double>(60));
+  for (int i = 0; i < 3600; ++i) map.values[i / 60][i % 60] = std::sin(i);
+  const std::string svg = DrawSvg(map, false);
+  const std::string cells = svg.substr(0, svg.find("class=\"scale\""));
+  EXPECT_EQ(Occurrences(cells, "v6") + Occurrences(cells, "v5"), 3600);
+  EXPECT_LE(Occurrences(cells, "<path"), 82);
 }
 
 TEST(DrawHeatMap, ValuesAndErrorsAsText) {

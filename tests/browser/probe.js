@@ -31,7 +31,7 @@
       return svg.querySelectorAll('.plot path.line').length === 0 || svg.querySelectorAll('.axes text').length < 4;
     });
     if (bad.length) return 'line charts without lines or ticks: ' + bad.map(function (svg) { return svg.id; });
-    if (!document.querySelectorAll('svg.heat .cells rect').length) return 'no cells';
+    if (!document.querySelectorAll('svg.heat .cells path').length) return 'no cells';
     return document.querySelectorAll('svg.scatter circle').length ? '' : 'no points';
   });
   check('size', function () {
@@ -69,11 +69,12 @@
     return tip() === '' ? '' : 'the label stays';
   });
   check('hover a cell', function () {
-    var svg = one('#weights-dense'), cells = svg.querySelectorAll('.cells rect'), cell = cells[cells.length - 1];
-    var x = Number(cell.getAttribute('x')) + 2, y = Number(cell.getAttribute('y')) + 2;
+    // The last cell of the last row.
+    var svg = one('#weights-dense'), cells = svg.querySelector('.cells'), box = cells.dataset.box.split(',').map(Number);
+    var x = box[0] + 4.5 * box[2], y = box[1] + 3.5 * box[3];
     point(svg, 'pointerover', x, y);
     point(svg, 'pointermove', x, y);
-    var values = svg.querySelector('.cells').dataset.values.split(/[;,]/), last = values[values.length - 1];
+    var values = cells.dataset.values.split(/[;,]/), last = values[values.length - 1];
     return want(tip(), 'after block 4, output 4') || want(tip(), String(Number(last)));
   });
   check('hover beside the cells', function () {
