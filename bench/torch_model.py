@@ -79,7 +79,9 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x):
-        return F.layer_norm(x, self.weight.shape, self.weight, None, 1e-5)
+        # In fp32 as autocast does it elsewhere: an average under autocast is bf16, and PyTorch 1.13 on CPUs takes
+        # no bf16 input beside an fp32 weight.
+        return F.layer_norm(x.float(), self.weight.shape, self.weight, None, 1e-5)
 
 
 def rotate(x, cosine, sine):

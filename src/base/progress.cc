@@ -105,12 +105,14 @@ void Progress::Draw(Clock::time_point now, bool last) {
   const double rate = seconds > 0 ? (done_ - start_) / seconds : 0;
   const double fraction = total_ > 0 ? std::clamp(done_ / total_, 0.0, 1.0) : 0;
   std::string text;
-  if (total_ > 0) {
+  if (unit_ == "%") {
+    text = fmt::format("{:3.0f}%, {}", 100 * fraction, HumanDuration(seconds));
+  } else if (total_ > 0) {
     text = fmt::format("{:3.0f}% {}/{} {}", 100 * fraction, Number(done_), Number(total_), unit_);
   } else {
     text = fmt::format("{} {}", Number(done_), unit_);
   }
-  text += fmt::format(", {}/s, {}", Number(rate), HumanDuration(seconds));
+  if (unit_ != "%") text += fmt::format(", {}/s, {}", Number(rate), HumanDuration(seconds));
   if (total_ > 0 && !last && rate > 0) {
     text += fmt::format(", {} left", HumanDuration(std::max(0.0, total_ - done_) / rate));
   }

@@ -18,8 +18,9 @@ void ClearProgressLine();
 
 class Progress {
  public:
-  // `unit` is what is counted ("steps", "MB"); `total` may be 0 where unknown; `start` is where the
-  // count begins (a resumed run), so that rate and remaining time speak of this process only.
+  // `unit` is what is counted ("steps", "MB"; "%" where there is nothing to count); `total` may be
+  // 0 where unknown; `start` is where the count begins (a resumed run), so that rate and remaining
+  // time speak of this process only.
   Progress(std::string title, std::string unit, double total, double start = 0);
   ~Progress();
   Progress(const Progress&) = delete;

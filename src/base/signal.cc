@@ -1,11 +1,11 @@
 #include "base/signal.h"
 
-#include <csignal>
-
 #include "base/error.h"
 
 namespace denseformer {
 namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM};
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -17,7 +17,7 @@ extern "C" void OnInterrupt(int number) {
 }  // namespace
 
 void CatchInterrupts() {
-  for (const int number : {SIGINT, SIGTERM}) {
+  for (const int number : kSignals) {
     struct sigaction action {};
     action.sa_handler = OnInterrupt;
     sigemptyset(&action.sa_mask);
@@ -33,6 +33,16 @@ bool Interrupted() { return interrupted != 0; }
 
 void ThrowIfInterrupted(const char* what) {
   if (Interrupted()) Throw(ErrorCode::kInterrupted, "{}: stopped by a signal", what);
+}
+
+InterruptScope::InterruptScope() {
+  for (int i = 0; i < 2; ++i) sigaction(kSignals[i], nullptr, &before_[i]);
+  CatchInterrupts();
+}
+
+InterruptScope::~InterruptScope() {
+  for (int i = 0; i < 2; ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  interrupted = 0;
 }
 
 }  // namespace denseformer

@@ -3,6 +3,8 @@
 #ifndef DENSEFORMER_BASE_SIGNAL_H_
 #define DENSEFORMER_BASE_SIGNAL_H_
 
+#include <csignal>
+
 namespace denseformer {
 
 // Installs the handlers; calling it again changes nothing.
@@ -13,6 +15,19 @@ bool Interrupted();
 
 // Throws kInterrupted where a signal has come; `what` names the work that ends ("data prepare").
 void ThrowIfInterrupted(const char* what);
+
+// While it lives, signals set the flag; then the former handlers are back and the flag is clear.
+// For work that a person may end without ending the program.
+class InterruptScope {
+ public:
+  InterruptScope();
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+ private:
+  struct sigaction before_[2];
+};
 
 }  // namespace denseformer
 

@@ -27,6 +27,20 @@ void EndUnless(bool condition, int status) {
   if (!condition) _exit(status);
 }
 
+TEST(Signal, AScopeGivesTheFormerHandlersBack) {
+  const int status = InChild([] {
+    for (int round = 0; round < 3; ++round) {
+      const InterruptScope scope;
+      EndUnless(!Interrupted(), 1);
+      raise(SIGINT);
+      EndUnless(Interrupted(), 2);
+    }
+    EndUnless(!Interrupted(), 3);
+    raise(SIGINT);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+}
+
 TEST(Signal, TheFirstSignalSetsAFlag) {
   for (int number : {SIGINT, SIGTERM}) {
     const int status = InChild([&] {

@@ -123,6 +123,11 @@ std::string HumanCount(double value) {
   return text;
 }
 
+std::string HumanRate(double value, std::string_view unit) {
+  const std::string count = HumanCount(value);
+  return fmt::format("{}{}{}", count, count.find(' ') == std::string::npos ? " " : "", unit);
+}
+
 std::string HumanDuration(double seconds) {
   constexpr double kCentury = 3.2e9;
   if (!(seconds >= 0 && seconds < kCentury)) return "?";

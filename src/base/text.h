@@ -30,6 +30,8 @@ std::string WithCommas(int64_t value);
 std::string HumanBytes(double bytes);
 // 1.5e9 -> "1.50 G" (decimal).
 std::string HumanCount(double value);
+// (1.5e4, "tokens/s") -> "15.00 ktokens/s"; (40, "tokens/s") -> "40 tokens/s".
+std::string HumanRate(double value, std::string_view unit);
 // 3725 -> "1:02:05"; 65 -> "1:05"; "?" for what is negative, not finite or beyond a century.
 std::string HumanDuration(double seconds);
 

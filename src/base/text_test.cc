@@ -99,6 +99,8 @@ TEST(Human, Count) {
   EXPECT_EQ(HumanCount(999.7), "1.00 k");
   EXPECT_EQ(HumanCount(999999), "1.00 M");
   EXPECT_EQ(HumanCount(1.5e9), "1.50 G");
+  EXPECT_EQ(HumanRate(1.5e4, "tokens/s"), "15.00 ktokens/s");
+  EXPECT_EQ(HumanRate(40, "tokens/s"), "40 tokens/s");
 }
 
 TEST(Human, Duration) {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -105,7 +106,7 @@ void AddAnalyze(CLI::App& app, CommonOptions& common) {
   app.add_option("RUN", options->runs, "Run directories")->required();
   app.add_option("--study", options->studies, "What to look at: " + Join(names, ", "))
       ->delimiter(',')
-      ->check(CLI::IsMember(names))
+      ->check(OneOf(names))
       ->capture_default_str();
   app.add_option("--out,-o", options->out,
                  "Directory for the results; default: RUN/analysis. With several runs of one "
@@ -115,7 +116,7 @@ void AddAnalyze(CLI::App& app, CommonOptions& common) {
                  "Directory with val.bin; default: the data that the run was trained on");
   app.add_option("--tokens", options->study.tokens,
                  "Validation tokens for cosine, sources and pruning")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->check(WholeNumber(1, int64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--percents", options->percents,
                  "Shares to prune, separated by commas; default: 0,1,2,5,10,15,20,30,40,50");

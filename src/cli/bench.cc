@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "denseformer/depth_pattern.h"
@@ -152,23 +153,22 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
                    "Depth patterns, separated by commas; the first is the baseline")
         ->capture_default_str();
     app.add_option("--batch", o->batch, "Sequences in a batch")
-        ->check(CLI::Range(1, 1 << 20))
+        ->check(WholeNumber(1, 1 << 20))
         ->capture_default_str();
     app.add_option("--seq-len", o->length, "Tokens of a sequence; default: the preset's")
-        ->check(CLI::Range(1, 1 << 20));
+        ->check(WholeNumber(1, 1 << 20));
     app.add_option("--precision", o->precision, "auto, fp32 or bf16")
-        ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
+        ->check(OneOf({"auto", "fp32", "bf16"}))
         ->capture_default_str();
   }
   if (name == "forward" || name == "train") {
     app.add_option("--depths", o->depths, "Blocks, separated by commas; default: the preset's");
   }
   app.add_option("--rounds", o->rounds, "Rounds in which every variant runs once")
-      ->check(CLI::Range(1, 1000000))
+      ->check(WholeNumber(1, 1000000))
       ->capture_default_str();
-  app.add_option("--seconds", o->seconds, "Go on for at least this long")
-      ->check(CLI::NonNegativeNumber);
   app.add_option("--svg", o->svg, "Also draw the result to this file");
+  app.add_option("--seconds", o->seconds, "Go on for at least this long")->check(Number(0));
   app.add_flag("--turns", o->turns,
                "Wait for a line on stdin before each round and print the times of the round "
                "before: to take turns with "

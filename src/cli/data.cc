@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/data_prepare.h"
 #include "cli/output.h"
@@ -102,7 +103,7 @@ void AddInfo(CLI::App& parent, CommonOptions& common) {
   app.add_option("--type", options->type,
                  "Type of headerless files: uint16 or uint32; default: found out");
   app.add_option("--vocab", options->vocab, "Fail where a token is not below this number")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   app.add_flag("--verify", options->verify, "Compare the checksums with those of meta.json");
   app.footer(
       "Examples:\n"

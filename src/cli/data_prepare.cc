@@ -5,6 +5,7 @@
 
 #include "base/signal.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/output.h"
 #include "data/prepare.h"
 
@@ -62,6 +63,7 @@ void AddDataPrepare(CLI::App& parent, CommonOptions& common) {
                  "Share of the documents that goes to val.bin; 0: no val.bin")
       ->capture_default_str();
   app.add_option("--seed", prepare.seed, "Chooses the documents that go to val.bin")
+      ->check(WholeNumber(0))
       ->capture_default_str();
   app.add_option("--field", prepare.corpus.field, "Field of .jsonl files that holds the text")
       ->capture_default_str();

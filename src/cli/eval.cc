@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "io/run_directory.h"
@@ -99,16 +100,16 @@ void AddEval(CLI::App& app, CommonOptions& common) {
                  "Token file, or a directory with val.bin; default: that of the run");
   app.add_option("--checkpoint", call->checkpoint, "last, best or a step; default: last");
   app.add_option("--seq-len", call->seq_len, "Length of the windows; default: the model's")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   app.add_option("--max-tokens", call->max_tokens, "Predict no more tokens than this")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   app.add_option("--prune", call->prune,
                  "Set the smallest Q percent of the DWA weights by magnitude to 0 first")
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(Number(0, 100));
   app.add_option("--batch-size", call->batch_size, "Sequences at once; default: 8,192 tokens")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(WholeNumber(1, 1 << 20));
   app.add_option("--precision", call->precision, "fp32, bf16, or auto (as the CPU is faster)")
-      ->check(CLI::IsMember({"auto", "fp32", "bf16"}));
+      ->check(OneOf({"auto", "fp32", "bf16"}));
   app.footer(
       "The whole stream in consecutive windows; perplexity is exp(loss).\n"
       "Examples:\n"

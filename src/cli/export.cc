@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "io/import_export.h"
@@ -42,12 +43,12 @@ void AddExport(CLI::App& app, CommonOptions& common) {
   app.add_option("RUN", call->run, "Run directory")->required();
   app.add_option("-o,--output", call->directory, "Directory to make")->required();
   app.add_option("--dtype", call->type, "Type of the weights: fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->check(OneOf({"fp32", "bf16"}))
       ->capture_default_str();
   app.add_option("--format", call->format,
                  "native: safetensors and config.json; authors: safetensors with the names of the "
                  "DenseFormer authors' script and summary.json")
-      ->check(CLI::IsMember({"native", "authors"}))
+      ->check(OneOf({"native", "authors"}))
       ->capture_default_str();
   app.add_option("--checkpoint", call->checkpoint,
                  "last, best or a step; default: the run's model.safetensors");

@@ -1,16 +1,19 @@
 // denseformer generate: text from a trained model, streamed as it comes.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/signal.h"
+#include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/input.h"
 #include "cli/line_editor.h"
 #include "cli/output.h"
 #include "denseformer/generator.h"
@@ -33,8 +36,11 @@ Precision ParsePrecision(const std::string& name) {
   return name == "fp32" ? Precision::kFp32 : name == "bf16" ? Precision::kBf16 : Precision::kAuto;
 }
 
-std::string ReadStdin() {
-  return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+// Without the line end that editors and echo put behind a text: the model is to continue the line.
+std::string WithoutLastLineEnd(std::string text) {
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  if (!text.empty() && text.back() == '\r') text.pop_back();
+  return text;
 }
 
 nlohmann::ordered_json TokenJson(const TokenProbability& token, const Tokenizer& tokenizer) {
@@ -58,14 +64,37 @@ nlohmann::ordered_json ToJson(const Generation& generation, const Tokenizer& tok
   return json;
 }
 
-struct Timing {
-  double seconds = 0;
-  int64_t tokens = 0;
-};
+// A line a token: its log-probability, id and text, and the likeliest tokens there.
+void PrintLogprobs(const Generation& generation, const Tokenizer& tokenizer) {
+  const auto quoted = [&](int32_t id) {
+    return nlohmann::json(std::string(tokenizer.TokenBytes(id)))
+        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  for (const GeneratedToken& token : generation.logprobs) {
+    std::string line = fmt::format("{:9.4f} {:7} {}", token.chosen.logprob, token.chosen.id,
+                                   quoted(token.chosen.id));
+    for (size_t i = 0; i < token.likeliest.size(); ++i) {
+      line += fmt::format("{}{} {:.4f}", i == 0 ? "   likeliest: " : ", ",
+                          quoted(token.likeliest[i].id), token.likeliest[i].logprob);
+    }
+    Print("{}\n", line);
+  }
+}
 
-// Generates all samples for one prompt and prints them; one sample streams as it is made.
-Timing Run(Generator& generator, const Tokenizer& tokenizer, const std::string& prompt,
-           const Options& options, const CommonOptions& common) {
+// "length", or "length, stop" where the samples ended differently.
+std::string FinishReasons(const std::vector<Generation>& results) {
+  std::vector<std::string> names;
+  for (const Generation& result : results) {
+    const std::string name = FinishReasonName(result.finish);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return Join(names, ", ");
+}
+
+// Generates all samples for one prompt and prints them; one sample streams as it is made. A signal
+// ends the texts where they are.
+void Run(Generator& generator, const Tokenizer& tokenizer, const std::string& prompt,
+         const Options& options, const CommonOptions& common) {
   const bool stream = !common.json && options.generate.samples == 1;
   if (stream && options.echo) WriteStdout(prompt);
   const auto begin = std::chrono::steady_clock::now();
@@ -74,19 +103,20 @@ Timing Run(Generator& generator, const Tokenizer& tokenizer, const std::string& 
       WriteStdout(piece);
       FlushStdout();
     }
-    return true;
+    return !Interrupted();
   };
   const std::vector<Generation> results =
       generator.GenerateSamples(prompt, options.generate, callback);
-  Timing timing;
-  timing.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  for (const Generation& result : results)
-    timing.tokens += static_cast<int64_t>(result.tokens.size());
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  int64_t tokens = 0;
+  for (const Generation& result : results) tokens += static_cast<int64_t>(result.tokens.size());
+  const double rate = static_cast<double>(tokens) / seconds;
   if (common.json) {
     nlohmann::ordered_json json = {{"prompt", prompt},
                                    {"prompt_tokens", results.front().prompt_tokens}};
     for (const Generation& result : results) json["samples"].push_back(ToJson(result, tokenizer));
-    json["tokens_per_second"] = static_cast<double>(timing.tokens) / timing.seconds;
+    json["tokens_per_second"] = rate;
     PrintJson(json);
   } else if (stream) {
     WriteStdout("\n");
@@ -96,26 +126,24 @@ Timing Run(Generator& generator, const Tokenizer& tokenizer, const std::string& 
     }
   }
   if (!common.json && options.generate.logprobs >= 0) {
-    for (const Generation& result : results) {
-      for (const GeneratedToken& token : result.logprobs)
-        PrintJson(TokenJson(token.chosen, tokenizer));
-    }
+    for (const Generation& result : results) PrintLogprobs(result, tokenizer);
   }
   FlushStdout();
-  LogInfo("{} tokens in {:.2f} s, {:.1f} tokens/s, ended by {}", timing.tokens, timing.seconds,
-          static_cast<double>(timing.tokens) / timing.seconds,
-          FinishReasonName(results.front().finish));
-  return timing;
+  LogInfo("{} tokens in {:.2f} s, {:.1f} tokens/s, ended by {}", tokens, seconds, rate,
+          FinishReasons(results));
 }
 
 void Interact(Generator& generator, const Tokenizer& tokenizer, Options options,
               const CommonOptions& common) {
-  LogInfo("type a prompt and press Enter; an empty line or Ctrl-D ends");
+  LogInfo(
+      "type a prompt and press Enter; Ctrl-C ends a text, an empty line or Ctrl-D ends the "
+      "sitting");
   LineEditor editor("denseformer", "> ");
   // Each prompt of a sitting has a seed of its own, so that asking again gives another text.
   for (;; ++options.generate.sampling.seed) {
     const std::optional<std::string> line = editor.Next();
     if (!line || line->empty()) return;
+    const InterruptScope scope;
     try {
       Run(generator, tokenizer, *line, options, common);
     } catch (const Error& error) {
@@ -133,16 +161,17 @@ void Generate(const Options& given, const CommonOptions& common) {
   options.generate.Validate();
   const LanguageModel model = LanguageModel::Load(options.run, ParsePrecision(options.precision));
   Generator generator(model);
-  if (options.has_prompt) {
-    Run(generator, model.tokenizer(), options.prompt, options, common);
-  } else if (!options.file.empty()) {
-    Run(generator, model.tokenizer(), options.file == "-" ? ReadStdin() : ReadFile(options.file),
-        options, common);
-  } else if (isatty(STDIN_FILENO) == 1) {
+  if (!options.has_prompt && options.file.empty() && isatty(STDIN_FILENO) == 1) {
     Interact(generator, model.tokenizer(), options, common);
-  } else {
-    Run(generator, model.tokenizer(), ReadStdin(), options, common);
+    return;
   }
+  if (!options.has_prompt) {
+    options.prompt = WithoutLastLineEnd(
+        options.file.empty() || options.file == "-" ? ReadStdin() : ReadFile(options.file));
+  }
+  CatchInterrupts();
+  Run(generator, model.tokenizer(), options.prompt, options, common);
+  ThrowIfInterrupted("generate");
 }
 
 void AddSampling(CLI::App& app, GenerateOptions& generate) {
@@ -168,6 +197,7 @@ void AddSampling(CLI::App& app, GenerateOptions& generate) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--seed", sampling.seed, "Same seed, same text")
+      ->check(WholeNumber(0))
       ->capture_default_str()
       ->group(group);
 }
@@ -185,7 +215,8 @@ void AddGenerate(CLI::App& app, CommonOptions& common) {
         o->has_prompt = true;
       },
       "The text to continue");
-  app.add_option("--prompt-file", options->file, "Read the prompt from this file; -: stdin")
+  app.add_option("--prompt-file", options->file,
+                 "Read the prompt from this file, without its last line end; -: stdin")
       ->excludes(prompt);
   app.add_option("--max-tokens,-n", generate.max_tokens, "Longest text in tokens")
       ->capture_default_str();
@@ -193,23 +224,25 @@ void AddGenerate(CLI::App& app, CommonOptions& common) {
       ->capture_default_str();
   app.add_option("--stop", generate.stop,
                  "End the text before this string; may be given several times")
-      ->expected(1)
-      ->take_all();
+      ->take_all()
+      ->allow_extra_args(false);
   app.add_option("--logprobs", generate.logprobs,
                  "Report each token's log-probability, and this many of the likeliest");
   app.add_option(
          "--context", options->context,
          "At the model's longest sequence: stop, or slide the window (encode its newer half anew)")
-      ->check(CLI::IsMember({"stop", "slide"}))
+      ->check(OneOf({"stop", "slide"}))
       ->capture_default_str();
   app.add_option("--precision", options->precision, "auto, fp32 or bf16")
-      ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
+      ->check(OneOf({"auto", "fp32", "bf16"}))
       ->capture_default_str();
   app.add_flag("--echo", options->echo, "Print the prompt before the text");
   app.add_flag("--ignore-end", options->ignore_end, "Go on after the end-of-text token");
   AddSampling(app, generate);
   app.footer(
-      "With no prompt and a terminal it asks for prompts, one a line.\n"
+      "With no prompt it asks for prompts on a terminal, one a line, and reads stdin elsewhere. "
+      "An\n"
+      "empty prompt begins a new document. Ctrl-C ends the text.\n"
       "Examples:\n"
       "  denseformer generate runs/tiny --prompt 'In the beginning' --max-tokens 60\n"
       "  denseformer generate runs/tiny -p 'And' --samples 3 --temperature 0.8 --top-k 40 --json\n"

@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "denseformer/depth_pattern.h"
@@ -204,13 +205,13 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
                  "with a 0/1 mask, a line a block");
   app.add_flag("--gains", options->gains, "Learned gains on the residual connections");
   app.add_option("--batch-size", options->batch_size, "Sequences of a pass, for the memory")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(WholeNumber(1, int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--length", options->length,
                  "Tokens of a sequence, for memory and FLOPs; default: the model's longest")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   app.add_option("--precision", options->precision, "For the memory: auto, fp32 or bf16")
-      ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
+      ->check(OneOf({"auto", "fp32", "bf16"}))
       ->capture_default_str();
   app.add_flag("--verify", options->verify, "Check every byte of the run against its hashes");
   app.footer(

@@ -33,6 +33,7 @@ LineEditor::LineEditor(std::string program, std::string prompt)
         return state->prompt.data();
       });
   el_set(state_->editor, EL_EDITOR, "emacs");
+  el_set(state_->editor, EL_SIGNAL, 1);  // gives the terminal back as it was before Ctrl-C ends us
   state_->history = history_init();
   if (state_->history != nullptr) {
     HistEvent event;

@@ -12,6 +12,7 @@
 #include "base/parallel.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 
@@ -20,8 +21,11 @@ namespace {
 
 constexpr const char* kFooter =
     "Examples:\n"
-    "  denseformer tokenizer train --vocab 4096 --out tokenizer.json novels/\n"
+    "  denseformer tokenizer train --vocab 2048 --out tokenizer.json novels/\n"
     "  denseformer data prepare --tokenizer tokenizer.json --out data novels/\n"
+    "  denseformer train runs/a --preset tiny --dwa 4x5 --data data\n"
+    "  denseformer eval runs/a\n"
+    "  denseformer generate runs/a --prompt 'In the beginning'\n"
     "Each command has its own help: denseformer COMMAND --help";
 
 void AddCommonOptions(CLI::App& app, CommonOptions& common) {
@@ -29,7 +33,7 @@ void AddCommonOptions(CLI::App& app, CommonOptions& common) {
   app.add_flag("--quiet", common.quiet, "No progress and no notes on stderr")
       ->group("Common options");
   app.add_option("--threads", common.threads, "Threads to use; default: all cores it may use")
-      ->check(CLI::Range(1, 1024))
+      ->check(WholeNumber(1, 1024))
       ->group("Common options");
 }
 
@@ -65,6 +69,17 @@ std::string UnknownOption(const CLI::App& app, std::string option) {
   return fmt::format("unknown option '{}'{}", option, DidYouMean(option, known));
 }
 
+// A value that is no number; the parser says "Could not convert: --seed = x".
+std::string NotANumber(const CLI::App& app, const std::string& message) {
+  const size_t name = message.find("--"), equals = message.find(" = ");
+  if (name == std::string::npos || equals == std::string::npos || name > equals) return message;
+  const std::string option = message.substr(name, equals - name);
+  const CLI::Option* found = app.get_option_no_throw(option);
+  const bool whole = found != nullptr && found->get_type_name().find("INT") != std::string::npos;
+  return fmt::format("{}: got '{}', expected a {}number", option, message.substr(equals + 3),
+                     whole ? "whole " : "");
+}
+
 // What is wrong with the call, in one line.
 std::string Explain(const CLI::App& root, const CLI::ParseError& error) {
   const CLI::App* app = DeepestParsed(root);
@@ -72,6 +87,7 @@ std::string Explain(const CLI::App& root, const CLI::ParseError& error) {
       app->get_subcommands([](const CLI::App*) { return true; });
   std::vector<std::string> rest = root.remaining(/*recurse=*/true);
   std::string message = error.what();
+  if (error.get_name() == "ConversionError") message = NotANumber(*app, message);
   if (!rest.empty() && rest[0] == "--") rest.erase(rest.begin());
   if (!rest.empty()) {
     const std::string& first = rest[0];
@@ -97,7 +113,11 @@ void Run(int argc, char** argv) {
   app.footer(kFooter);
   CommonOptions common;
   for (const Command& command : kCommands) {
-    command.add(*app.add_subcommand(command.name, command.summary), common);
+    CLI::App& added = *app.add_subcommand(command.name, command.summary);
+    // For commands that only have sub-commands; the others say more.
+    added.footer(
+        fmt::format("Each has its own help: denseformer {} SUBCOMMAND --help", command.name));
+    command.add(added, common);
   }
   AddCommonOptionsToLeaves(app, common);
   try {

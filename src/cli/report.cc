@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "denseformer/generator.h"
@@ -107,7 +108,7 @@ void AddReport(CLI::App& app, CommonOptions& common) {
                  "Results of denseformer bench forward/train --json, for the trade-offs");
   app.add_option("--prompt", options->prompt, "Beginning of the sample texts");
   app.add_option("--sample-tokens", options->sample_tokens, "Length of the sample texts")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(WholeNumber(1, 1 << 20))
       ->capture_default_str();
   app.add_flag("--no-samples", options->no_samples, "Do not generate samples");
   app.footer(

@@ -2,6 +2,7 @@
 #include "denseformer/tokenizer.h"
 
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -57,6 +58,17 @@ void PrintDescription(nlohmann::ordered_json json, const CommonOptions& common) 
   }
 }
 
+// Says before the work what would fail after it.
+void CheckOutput(const std::string& out) {
+  if (std::filesystem::is_directory(out)) {
+    Throw(ErrorCode::kUsage, "--out: {} is a directory, expected the path of a file", out);
+  }
+  const std::string parent = std::filesystem::path(out).parent_path();
+  if (!parent.empty() && !std::filesystem::is_directory(parent)) {
+    Throw(ErrorCode::kNotFound, "--out: there is no directory {} for {}", parent, out);
+  }
+}
+
 void SaveAndDescribe(const Tokenizer& tokenizer, const std::string& out,
                      const CommonOptions& common) {
   tokenizer.Save(out);
@@ -72,6 +84,7 @@ void Train(const TrainOptions& options, const CommonOptions& common) {
             "tokenizer train: --bytes learns nothing, so give neither --vocab nor "
             "files with it");
     }
+    CheckOutput(options.out);
     SaveAndDescribe(Tokenizer::Bytes(), options.out, common);
     return;
   }
@@ -80,6 +93,7 @@ void Train(const TrainOptions& options, const CommonOptions& common) {
           "tokenizer train: give --vocab N and the files to learn from, or --bytes");
   }
   CheckVocabularySize(options.vocab);
+  CheckOutput(options.out);
   CatchInterrupts();
   const auto begin = std::chrono::steady_clock::now();
   CorpusReader corpus(FindCorpusFiles(options.inputs), options.corpus);
@@ -108,7 +122,7 @@ void AddTrain(CLI::App& parent, CommonOptions& common) {
       ->capture_default_str();
   app.footer(
       "Examples:\n"
-      "  denseformer tokenizer train --vocab 4096 --out tokenizer.json novels/\n"
+      "  denseformer tokenizer train --vocab 2048 --out tokenizer.json novels/\n"
       "  denseformer tokenizer train --bytes --out tokenizer.json");
   SetWork(app, common, options, [&common](const TrainOptions& o) { Train(o, common); });
 }
@@ -125,6 +139,7 @@ void AddImport(CLI::App& parent, CommonOptions& common) {
       "Example:\n"
       "  denseformer tokenizer import gpt2/vocab.bpe --out tokenizer.json");
   SetWork(app, common, options, [&common](const ImportOptions& o) {
+    CheckOutput(o.out);
     SaveAndDescribe(Tokenizer::Load(o.path), o.out, common);
   });
 }

@@ -1,5 +1,6 @@
 #include "cli/tokenizer_filters.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -20,6 +21,10 @@ struct FilterOptions {
   bool special = false;
 };
 
+const Json* Field(const Json& object, const char* name) {
+  return object.is_object() && object.contains(name) ? &object[name] : nullptr;
+}
+
 // Calls `convert` with the object of each line of standard input, and prints it as one line.
 template <class F>
 void ForEachObject(F&& convert) {
@@ -30,8 +35,9 @@ void ForEachObject(F&& convert) {
       Json object = Json::parse(line);
       convert(object);
       WriteStdout(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-    } catch (const Json::exception& error) {
-      Throw(ErrorCode::kInvalid, "standard input, line {}: {}", number, error.what());
+    } catch (const Json::parse_error& error) {
+      Throw(ErrorCode::kInvalid, "standard input, line {}: not JSON: error at byte {}", number,
+            error.byte);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kIo) throw;
       Throw(error.code(), "standard input, line {}: {}", number, error.what());
@@ -45,7 +51,11 @@ void Encode(const FilterOptions& options, const CommonOptions& common) {
       options.special ? SpecialTokens::kRecognize : SpecialTokens::kAsText;
   if (options.jsonl) {
     ForEachObject([&](Json& object) {
-      object["ids"] = tokenizer.Encode(object.at("text").get_ref<const std::string&>(), special);
+      const Json* text = Field(object, "text");
+      if (text == nullptr || !text->is_string()) {
+        Throw(ErrorCode::kInvalid, "expected an object with a string \"text\"");
+      }
+      object["ids"] = tokenizer.Encode(text->get_ref<const std::string&>(), special);
     });
     return;
   }
@@ -92,8 +102,12 @@ void Decode(const FilterOptions& options, const CommonOptions& common) {
   const Tokenizer tokenizer = Tokenizer::Load(options.path);
   if (options.jsonl) {
     ForEachObject([&](Json& object) {
-      const std::vector<int32_t> ids = object.at("ids");
-      object["text"] = tokenizer.Decode(ids);
+      const Json* ids = Field(object, "ids");
+      const auto is_id = [](const Json& id) { return id.is_number_integer(); };
+      if (ids == nullptr || !ids->is_array() || !std::all_of(ids->begin(), ids->end(), is_id)) {
+        Throw(ErrorCode::kInvalid, "expected an object with an array of whole numbers \"ids\"");
+      }
+      object["text"] = tokenizer.Decode(ids->get<std::vector<int32_t>>());
     });
     return;
   }

@@ -51,9 +51,9 @@ void SayPrecision(const TrainOptions& options) {
 }
 
 void PrintSummary(const std::string& run, const nlohmann::ordered_json& summary) {
-  Print("{}: {} steps, {} tokens, {}tokens/s, {:.0f} % of the machine's GEMM rate\n", run,
+  Print("{}: {} steps, {} tokens, {}, {:.0f} % of the machine's GEMM rate\n", run,
         summary["steps"].get<int64_t>(), WithCommas(summary["tokens"].get<int64_t>()),
-        HumanCount(summary["tokens_per_second"].get<double>()),
+        HumanRate(summary["tokens_per_second"].get<double>(), "tokens/s"),
         100 * summary["gemm_share"].get<double>());
   if (summary["skipped_steps"].get<int64_t>() > 0) {
     Print("{} steps were skipped: loss or gradient not finite\n",

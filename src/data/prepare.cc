@@ -177,16 +177,23 @@ class Preparer {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-// A corpus of one document: moves the last `share` of its tokens from train to val.
+// A corpus of so few documents that none fell to val: moves the last `share` of its tokens from
+// train to val.
 void SplitTail(const Tokenizer& tokenizer, TokenType type, double share, TokenWriter* train,
                TokenWriter* val) {
   const int width = TokenTypeSize(type);
   const int64_t tail =
       static_cast<int64_t>(std::ceil(static_cast<double>(train->meta.tokens) * share));
   const int64_t keep = train->meta.tokens - tail;
-  int64_t tail_bytes = 0;
+  int64_t tail_bytes = 0, ends = 0;
+  bool cut_between_documents = false;
   {
     const MappedFile file(train->temporary_path());
+    if (keep > 0) {
+      uint32_t last = 0;
+      std::memcpy(&last, file.data() + (keep - 1) * width, static_cast<size_t>(width));
+      cut_between_documents = static_cast<int32_t>(last) == tokenizer.end_of_text();
+    }
     constexpr int64_t kStep = 1 << 20;
     std::vector<char> packed;
     for (int64_t at = keep; at < train->meta.tokens; at += kStep) {
@@ -197,13 +204,16 @@ void SplitTail(const Tokenizer& tokenizer, TokenType type, double share, TokenWr
         uint32_t token = 0;
         std::memcpy(&token, from + i * width, static_cast<size_t>(width));
         tail_bytes += tokenizer.TextLength(static_cast<int32_t>(token));
+        ends += static_cast<int32_t>(token) == tokenizer.end_of_text();
       }
       val->Write(packed, width);
     }
     val->Flush();
   }
   fs::resize_file(train->temporary_path(), static_cast<uint64_t>(keep * width));
-  val->meta.documents = 1;
+  // A document that the cut goes through counts on both sides.
+  val->meta.documents = ends;
+  train->meta.documents -= cut_between_documents ? ends : ends - 1;
   val->meta.bytes = tail_bytes;
   train->meta.tokens = keep;
   train->meta.bytes -= tail_bytes;
@@ -229,11 +239,10 @@ void CheckParts(const PrepareOptions& options, const TokenWriter& train, const T
       Throw(ErrorCode::kInvalid, "data prepare: the {} files are empty, expected some text",
             part == val ? "validation" : "training");
     }
-    Throw(
-        ErrorCode::kInvalid,
-        "data prepare: none of the {} documents fell to the validation part; change --val-share or "
-        "--seed, or name files with --val",
-        documents);
+    Throw(ErrorCode::kInvalid,
+          "data prepare: too little text for a training and a validation part; change --val-share, "
+          "or "
+          "name files with --val");
   }
 }
 
@@ -252,7 +261,7 @@ DataMeta PrepareData(const Tokenizer& tokenizer, const PrepareOptions& options) 
   TokenWriter* const val_writer = val ? &*val : nullptr;
   if (options.val_inputs.empty()) {
     preparer.Run(options.inputs, &train, val_writer);
-    if (val && train.meta.documents == 1 && val->meta.documents == 0) {
+    if (val && train.meta.documents > 0 && val->meta.documents == 0) {
       SplitTail(tokenizer, preparer.type(), options.val_share, &train, val_writer);
     }
   } else {

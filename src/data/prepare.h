@@ -19,8 +19,8 @@ namespace denseformer {
 struct PrepareOptions {
   std::vector<std::string> inputs;
   // Files for val.bin. Without any, each document but the first goes there with the probability
-  // `val_share`, by `seed` and its number; of a corpus that is one document, the last `val_share`
-  // of its tokens.
+  // `val_share`, by `seed` and its number; where the documents are so few that none does, the last
+  // `val_share` of all tokens.
   std::vector<std::string> val_inputs;
   double val_share = 0.05;
   uint64_t seed = 1;

@@ -98,6 +98,21 @@ TEST_F(PrepareTest, OneDocumentGivesItsTail) {
   EXPECT_EQ(meta.files.at("train.bin").hash, HashFile(dir_ / "out/train.bin"));
 }
 
+TEST_F(PrepareTest, FewDocumentsGiveTheTailOfTheCorpus) {
+  WriteFileAtomic(dir_ / "a.txt", "aaaa\n<|endoftext|>\nbbbb\n<|endoftext|>\nc");
+  struct Case {
+    double share;  // of 13 tokens, small enough that no document falls to val by itself
+    int64_t val_tokens, train_documents, val_documents;
+  };
+  for (const Case& c : {Case{1e-9, 1, 3, 1}, Case{1.9 / 13, 2, 2, 1}, Case{2.9 / 13, 3, 2, 2}}) {
+    options_.val_share = c.share;
+    const DataMeta meta = PrepareData(bytes_, options_);
+    EXPECT_EQ(meta.files.at("val.bin").tokens, c.val_tokens) << c.share;
+    EXPECT_EQ(meta.files.at("train.bin").documents, c.train_documents) << c.share;
+    EXPECT_EQ(meta.files.at("val.bin").documents, c.val_documents) << c.share;
+  }
+}
+
 TEST_F(PrepareTest, ValidationFilesOfTheirOwnAndNone) {
   WriteFileAtomic(dir_ / "v.jsonl", "{\"text\": \"v\"}\n{\"text\": \"\"}\n");
   options_.val_inputs = {dir_ / "v.jsonl"};
@@ -131,9 +146,9 @@ TEST_F(PrepareTest, BadInputLeavesNothing) {
   for (const Case& c : {
            Case{"", 0.05, "data prepare: the corpus is empty, expected some text"},
            Case{"<|endoftext|>\n", 0.05, "data prepare: the corpus is empty, expected some text"},
-           Case{"a\n<|endoftext|>\nb\n", 1e-9,
-                "data prepare: none of the 2 documents fell to the validation part; change "
-                "--val-share or --seed, or name files with --val"},
+           Case{"a", 0.9,
+                "data prepare: too little text for a training and a validation part; change "
+                "--val-share, or name files with --val"},
            Case{"a", 1.0, "data prepare: a validation share of 1, expected 0 up to but not 1"},
        }) {
     WriteFileAtomic(dir_ / "a.txt", c.content);

@@ -97,9 +97,9 @@ CheckpointInfo NewestWholeCheckpoint(const std::string& run) {
       VerifyCheckpoint(checkpoints[i].path);
       return checkpoints[i];
     } catch (const Error& error) {
-      LogError("checkpoint of step {} is damaged: {}; {}", checkpoints[i].step, error.what(),
-               i > 0 ? fmt::format("trying the one of step {}", checkpoints[i - 1].step)
-                     : "there is no earlier one");
+      LogWarning("checkpoint of step {} is damaged: {}; {}", checkpoints[i].step, error.what(),
+                 i > 0 ? fmt::format("trying the one of step {}", checkpoints[i - 1].step)
+                       : "there is no earlier one");
     }
   }
   Throw(ErrorCode::kCorrupt, "{}: none of its {} checkpoints is whole", run, checkpoints.size());
@@ -115,7 +115,7 @@ std::vector<CheckpointInfo> ByValidationLoss(const std::vector<CheckpointInfo>& 
         rated.emplace_back(*state.validation_loss, checkpoint);
       }
     } catch (const Error& error) {
-      LogError("checkpoint of step {} is damaged: {}", checkpoint.step, error.what());
+      LogWarning("checkpoint of step {} is damaged: {}", checkpoint.step, error.what());
     }
   }
   // Of two with the same loss the newer one is first.
@@ -133,8 +133,8 @@ std::optional<CheckpointInfo> BestCheckpoint(const std::string& run) {
       VerifyCheckpoint(checkpoint.path);
       return checkpoint;
     } catch (const Error& error) {
-      LogError("checkpoint of step {} is damaged: {}; trying the next best", checkpoint.step,
-               error.what());
+      LogWarning("checkpoint of step {} is damaged: {}; trying the next best", checkpoint.step,
+                 error.what());
     }
   }
   return std::nullopt;

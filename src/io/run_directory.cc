@@ -140,6 +140,9 @@ Model LoadModel(const std::string& run_path, DType compute, ModelUse use,
   if (!fs::is_directory(run)) {
     Throw(ErrorCode::kNotFound, "{}: no such run (expected a directory)", run);
   }
+  if (!FileExists(run + "/" + kConfigFile) && !FileExists(run + "/" + kStateFile)) {
+    Throw(ErrorCode::kNotFound, "{}: no run there (no {})", run, kConfigFile);
+  }
   if (!which.empty()) {
     return LoadFrom(run, CheckpointOf(run, which).path + "/" + kModelFile, compute, use);
   }
@@ -154,7 +157,7 @@ Model LoadModel(const std::string& run_path, DType compute, ModelUse use,
         error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
     if (!damaged || !FileExists(run + "/" + kConfigFile) || ListCheckpoints(run).empty()) throw;
     const CheckpointInfo newest = NewestWholeCheckpoint(run);
-    LogError("{}; using the checkpoint of step {}", error.what(), newest.step);
+    LogWarning("{}; using the checkpoint of step {}", error.what(), newest.step);
     return LoadFrom(run, newest.path + "/" + kModelFile, compute, use);
   }
 }

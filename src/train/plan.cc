@@ -133,12 +133,12 @@ std::string PlanToText(const TrainOptions& options, const TrainPlan& plan) {
                             options.accumulate == 1 ? "" : "es", WithCommas(plan.tokens_per_step),
                             WithCommas(plan.tokens), plan.epochs));
   line("time",
-       fmt::format("about {} without validation: {:.3g} s a step, {}tokens/s, {:.0f} % of "
-                   "the machine's GEMM rate (one step measured)",
-                   HumanDuration(plan.step_seconds * static_cast<double>(options.steps)),
-                   plan.step_seconds,
-                   HumanCount(static_cast<double>(plan.tokens_per_step) / plan.step_seconds),
-                   100 * plan.gemm_share));
+       fmt::format(
+           "about {} without validation: {:.3g} s a step, {}, {:.0f} % of "
+           "the machine's GEMM rate (one step measured)",
+           HumanDuration(plan.step_seconds * static_cast<double>(options.steps)), plan.step_seconds,
+           HumanRate(static_cast<double>(plan.tokens_per_step) / plan.step_seconds, "tokens/s"),
+           100 * plan.gemm_share));
   return text;
 }
 

@@ -312,8 +312,8 @@ void Trainer::Save() {
 
 std::string Trainer::ProgressNote() const {
   const int64_t tokens = int64_t{options_.model.seq_len} * options_.batch_size;
-  return fmt::format("loss {:.3f}, {}tokens/s, {:.0f} % of GEMM rate", last_.loss,
-                     HumanCount(static_cast<double>(tokens) / smooth_seconds_),
+  return fmt::format("loss {:.3f}, {}, {:.0f} % of GEMM rate", last_.loss,
+                     HumanRate(static_cast<double>(tokens) / smooth_seconds_, "tokens/s"),
                      100 * gemm_rate_.Share(tokens, smooth_seconds_));
 }
 

@@ -1,0 +1,131 @@
+// denseformer bench on a model of milliseconds: what it reports, never how fast it was.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/testing.h"
+#include "cli/run_program.h"
+
+namespace denseformer {
+namespace {
+
+using Json = nlohmann::json;
+
+void ExpectTable(const Json& json) {
+  EXPECT_TRUE(json["title"].is_string());
+  EXPECT_GT(json["peak_memory_bytes"].get<double>(), 1e6);
+  ASSERT_FALSE(json["rows"].empty());
+  for (const Json& row : json["rows"]) {
+    EXPECT_TRUE(row["name"].is_string());
+    EXPECT_GT(row["median_seconds"].get<double>(), 0);
+    EXPECT_LE(row["minimum_seconds"].get<double>(), row["median_seconds"].get<double>());
+    EXPECT_GE(row["spread"].get<double>(), 0);
+    EXPECT_EQ(row["rounds"], 1);
+    EXPECT_EQ(row.contains("baseline"), row.contains("ratio_of_medians"));
+    EXPECT_EQ(row.contains("limit"), row.contains("share_of_limit"));
+  }
+}
+
+std::vector<std::string> Names(const Json& json) {
+  std::vector<std::string> names;
+  for (const Json& row : json["rows"]) names.push_back(row["name"]);
+  return names;
+}
+
+TEST(BenchTest, EveryKindGivesATable) {
+  for (const char* kind : {"forward", "train", "decode", "dwa", "attention", "gemm", "optimizer"}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      const ProgramResult result = RunProgram(
+          {"bench", kind, "--preset", "test", "--dwa", "none,2x1", "--batch", "2", "--precision",
+           precision, "--rounds", "1", "--threads", "1", "--json", "--quiet"});
+      ASSERT_EQ(result.status, 0) << kind << result.err;
+      EXPECT_EQ(result.err, "") << kind;
+      ExpectTable(Json::parse(result.out));
+    }
+  }
+}
+
+TEST(BenchTest, DepthsAndPatternsAreRows) {
+  const ProgramResult result =
+      RunProgram({"bench", "forward", "--preset", "test", "--dwa", "none,2x1", "--depths", "2,4",
+                  "--rounds", "1", "--threads", "1", "--json", "--quiet"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  ExpectTable(json);
+  EXPECT_GE(Names(json).size(), 4u) << result.out;
+}
+
+TEST(BenchTest, TokenizerAndText) {
+  const TemporaryDirectory scratch;
+  WriteFileAtomic(scratch / "a.txt", std::string(10000, 'a'));
+  const ProgramResult result =
+      RunProgram({"bench", "tokenizer", "--tokenizer", "bytes", "--text", scratch / "a.txt",
+                  "--rounds", "1", "--json", "--quiet"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  ExpectTable(Json::parse(result.out));
+}
+
+TEST(BenchTest, AsTextForPeople) {
+  const ProgramResult result = RunProgram({"bench", "forward", "--preset", "test", "--dwa",
+                                           "none,2x1", "--rounds", "1", "--threads", "1"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* word : {"variant", "median ms", "ratio med/min", "of the limit", "2x1"}) {
+    EXPECT_NE(result.out.find(word), std::string::npos) << word << result.out;
+  }
+}
+
+// Each line on stdin begins a round; before it a line says how the last one went.
+TEST(BenchTest, TurnsWithAnotherProgram) {
+  const std::vector<std::string> call = {"bench",    "train",     "--preset", "test",    "--dwa",
+                                         "none,2x1", "--rounds",  "3",        "--turns", "--json",
+                                         "--quiet",  "--threads", "1"};
+  const auto parts = [](const std::string& out, int lines) {
+    std::istringstream stream(out);
+    std::vector<Json> parts;
+    std::string line;
+    for (int i = 0; i < lines && std::getline(stream, line); ++i)
+      parts.push_back(Json::parse(line));
+    parts.push_back(Json::parse(stream));
+    return parts;
+  };
+  const ProgramResult whole = RunProgram(call, "\n\n\n");
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const std::vector<Json> json = parts(whole.out, 3);
+  ASSERT_EQ(json.size(), 4u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(json[i]["rounds"], i);
+  EXPECT_FALSE(json[0].contains("seconds"));
+  EXPECT_GT(json[1]["seconds"]["2x1"].get<double>(), 0);
+  EXPECT_EQ(json[3]["rows"][0]["rounds"], 3);
+  // Where the lines end, so does the measurement.
+  const std::vector<Json> shorter = parts(RunProgram(call, "\n").out, 2);
+  EXPECT_EQ(shorter.back()["rows"][0]["rounds"], 1);
+  const ProgramResult none = RunProgram(call, "");
+  EXPECT_EQ(none.status, 2);
+  EXPECT_EQ(none.err,
+            "error: bench --turns: stdin ended before the first round; send a line for each\n");
+}
+
+TEST(BenchTest, WrongCalls) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"bench"}, "subcommand is required"},
+      {{"bench", "forwrad"}, "unknown command 'forwrad' (did you mean 'forward'?)"},
+      {{"bench", "forward", "--preset", "tset"}, "preset: got 'tset'"},
+      {{"bench", "forward", "--preset", "test", "--dwa", "5y"}, "depth pattern '5y'"},
+      {{"bench", "forward", "--preset", "test", "--depths", "2,x"}, "--depths: got 'x'"},
+      {{"bench", "forward", "--rounds", "0"}, "--rounds: got '0', expected a whole number from 1"},
+      {{"bench", "forward", "--seconds", "-1"},
+       "--seconds: got '-1', expected a number of at least 0"},
+      {{"bench", "tokenizer"}, "bench tokenizer: give --tokenizer PATH and --text FILE"},
+  };
+  for (const auto& [call, message] : cases) {
+    const ProgramResult result = RunProgram(call);
+    EXPECT_EQ(result.status, 2) << message;
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace denseformer
