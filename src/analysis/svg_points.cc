@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "analysis/svg.h"
 
@@ -18,14 +19,15 @@ struct Box {
   }
 };
 
-// Places for labels beside points: the first of right, left, above and below that is free.
+// Places for labels beside points: the first of right, left, above and below that is free; none
+// where all are taken (hovering still tells).
 class Labels {
  public:
   void Block(double x, double y) {
     taken_.push_back({x - kRadius, y - kRadius, x + kRadius, y + kRadius});
   }
   // The left end of the base line.
-  std::pair<double, double> Place(double x, double y, const std::string& text) {
+  std::optional<std::pair<double, double>> Place(double x, double y, const std::string& text) {
     const double width = 7.0 * static_cast<double>(text.size());
     const std::pair<double, double> places[] = {{x + kRadius + 4, y + 4},
                                                 {x - kRadius - 4 - width, y + 4},
@@ -37,9 +39,9 @@ class Labels {
       if (std::any_of(taken_.begin(), taken_.end(), [&](const Box& b) { return b.Meets(box); }))
         continue;
       taken_.push_back(box);
-      return {left, base};
+      return std::pair(left, base);
     }
-    return places[0];
+    return std::nullopt;
   }
 
  private:
@@ -104,13 +106,14 @@ std::string DrawScatter(const ScatterChart& chart, bool standalone) {
     const std::string tip = EscapeXml(
         fmt::format("{}\n{}: {}\n{}: {}", point.name.empty() ? point.group : point.name,
                     chart.x_label, ShortNumber(point.x), chart.y_label, ShortNumber(point.y)));
-    const auto [left, base] = labels.Place(x(point.x), y(point.y), point.label);
+    const auto place = labels.Place(x(point.x), y(point.y), point.label);
     out += fmt::format("<circle class=\"fill edge {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"",
                        SeriesClass(group), x(point.x), y(point.y), kRadius);
     out += standalone ? fmt::format("><title>{}</title></circle>", tip)
                       : fmt::format(" data-tip=\"{}\"/>", tip);
-    out += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", left, base,
-                       EscapeXml(point.label));
+    if (!place) continue;
+    out += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", place->first,
+                       place->second, EscapeXml(point.label));
   }
   out += "</g>\n";
   return standalone ? out + SvgLegend(ChartLegend(chart), bottom + kBottom + 4) : out;

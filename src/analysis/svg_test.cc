@@ -204,6 +204,14 @@ TEST(DrawScatter, LabelsDoNotMeet) {
   EXPECT_NE(places[1], places[2]);
 }
 
+TEST(DrawScatter, PointsInOnePlaceHaveNoMoreLabelsThanRoom) {
+  ScatterChart chart{"s", "t", "d", "x", "y", {}};
+  for (int n = 0; n < 9; ++n) chart.points.push_back({1, 1, "label", "g", "run"});
+  const std::string svg = DrawSvg(chart, false);
+  EXPECT_EQ(Occurrences(svg, "<circle"), 9);
+  EXPECT_EQ(Occurrences(svg, ">label<"), 4);
+}
+
 TEST(DrawScatter, ALineJoinsTheDepthsOfAGroup) {
   ScatterChart chart{"s", "t", "d", "x", "y", {{1, 1, "24", "a", ""}, {2, 2, "48", "a", ""}}};
   EXPECT_TRUE(Contains(DrawSvg(chart, false), "line thin"));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -70,7 +71,9 @@ void AddIfUseful(ScatterChart chart, std::vector<Chart>& charts) {
   for (const Point& point : chart.points) {
     if (std::isfinite(point.x) && std::isfinite(point.y)) finite.push_back(point);
   }
-  if (finite.size() < 2) return;
+  const bool same = std::all_of(finite.begin(), finite.end(),
+                                [&](const Point& point) { return point.x == finite.front().x; });
+  if (finite.size() < 2 || same) return;
   chart.points = finite;
   charts.push_back(std::move(chart));
 }

@@ -12,7 +12,7 @@ namespace denseformer {
 
 // Perplexity against inference speed and against training speed (from benches, matched by depth and
 // pattern), against training time, and against dilation and period where the runs differ in them.
-// Charts without at least two points are left out.
+// Charts without at least two different places on their x axis are left out.
 std::vector<Chart> TradeoffCharts(const std::vector<RunData>& runs,
                                   const std::vector<nlohmann::ordered_json>& benches);
 

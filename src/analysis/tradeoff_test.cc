@@ -41,6 +41,7 @@ TEST(Tradeoff, SpeedsComeFromTheBenchOfTheSameModel) {
   const std::vector<RunData> runs = {MakeRun("a", 4, "none", 30), MakeRun("b", 4, "1x1", 20),
                                      MakeRun("c", 8, "1x1", 10), MakeRun("d", 6, "1x1", 15)};
   const std::vector<Chart> charts = TradeoffCharts(runs, {other_width, one, several});
+  EXPECT_EQ(Find(charts, "dilation"), nullptr);  // all have K = 1
   const ScatterChart* pareto = Find(charts, "pareto");
   ASSERT_NE(pareto, nullptr);
   ASSERT_EQ(pareto->points.size(), 3u);  // no bench for d
@@ -52,8 +53,17 @@ TEST(Tradeoff, SpeedsComeFromTheBenchOfTheSameModel) {
   EXPECT_EQ(pareto->points[0].group, "Transformer");
   EXPECT_EQ(pareto->points[1].group, "DenseFormer 1x1");
   EXPECT_EQ(Find(charts, "pareto-training"), nullptr);
-  ASSERT_NE(Find(charts, "perplexity-time"), nullptr);
-  EXPECT_DOUBLE_EQ(Find(charts, "perplexity-time")->points[0].x, 2);
+  EXPECT_EQ(Find(charts, "perplexity-time"), nullptr);  // all took as long
+}
+
+TEST(Tradeoff, TimeInMinutes) {
+  RunData longer = MakeRun("b", 4, "1x1", 20);
+  longer.summary["seconds"] = 180;
+  const std::vector<Chart> charts = TradeoffCharts({MakeRun("a", 4, "none", 30), longer}, {});
+  const ScatterChart* time = Find(charts, "perplexity-time");
+  ASSERT_NE(time, nullptr);
+  EXPECT_DOUBLE_EQ(time->points[0].x, 2);
+  EXPECT_DOUBLE_EQ(time->points[1].x, 3);
 }
 
 TEST(Tradeoff, DilationAndPeriod) {
