@@ -189,7 +189,7 @@ struct StudyTitle {
 constexpr StudyTitle kStudyTitles[] = {
     {"weights", "Weights", "Depth weights",
      "Weights of the depth-weighted average after each block. The colours end at the largest "
-     "weight on an older output; the weight on a block's own output is larger."},
+     "weight on an older output; a block's own output may have more."},
     {"evolution", "Evolution", "Evolution of the depth weights",
      "The weights on older outputs during training."},
     {"sources", "Sources", "What each depth relies on",
