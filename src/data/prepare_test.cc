@@ -101,10 +101,10 @@ TEST_F(PrepareTest, OneDocumentGivesItsTail) {
 TEST_F(PrepareTest, FewDocumentsGiveTheTailOfTheCorpus) {
   WriteFileAtomic(dir_ / "a.txt", "aaaa\n<|endoftext|>\nbbbb\n<|endoftext|>\nc");
   struct Case {
-    double share;  // of 13 tokens, small enough that no document falls to val by itself
+    double share;  // of 14 tokens, small enough that no document falls to val by itself
     int64_t val_tokens, train_documents, val_documents;
   };
-  for (const Case& c : {Case{1e-9, 1, 3, 1}, Case{1.9 / 13, 2, 2, 1}, Case{2.9 / 13, 3, 2, 2}}) {
+  for (const Case& c : {Case{1e-9, 1, 3, 1}, Case{1.9 / 14, 2, 2, 1}, Case{2.9 / 14, 3, 2, 2}}) {
     options_.val_share = c.share;
     const DataMeta meta = PrepareData(bytes_, options_);
     EXPECT_EQ(meta.files.at("val.bin").tokens, c.val_tokens) << c.share;
