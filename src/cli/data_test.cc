@@ -75,9 +75,9 @@ TEST(DataCommandTest, MemoryDoesNotDependOnTheCorpus) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer itself needs more memory than the limit";
 #endif
-  // A hundred compressed blocks, each as large as the memory that the program may have for its
+  // Ten compressed blocks, each as large as the memory that the program may have for its
   // data.
-  constexpr int64_t kLimitKilobytes = 16384, kBlocks = 100;
+  constexpr int64_t kLimitKilobytes = 16384, kBlocks = 10;
   const std::string line = "incomprehensibilities counterrevolutionary\n";
   std::string block;
   while (block.size() < kLimitKilobytes * 1024) block += line;
