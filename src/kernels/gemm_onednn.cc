@@ -17,6 +17,8 @@
 // oneDNN's threads are OpenMP's; weak, because the thread-sanitizer build itself does not link
 // OpenMP.
 extern "C" void omp_set_num_threads(int threads) __attribute__((weak));
+extern "C" void omp_set_dynamic(int dynamic) __attribute__((weak));
+extern "C" int omp_get_thread_limit() __attribute__((weak));
 
 namespace denseformer {
 namespace {
@@ -228,11 +230,20 @@ void Run(const Key& key, const void* source, const void* weights, const float* b
   stream.wait();
 }
 
+// How many threads oneDNN's next call gets when it asks for `threads`. oneDNN gives each thread of
+// its plan a part of the result; where OpenMP starts fewer threads than planned (OMP_DYNAMIC,
+// OMP_THREAD_LIMIT), the parts of the others would silently be missing.
+int UseThreads(int threads) {
+  if (omp_set_num_threads == nullptr) return threads;
+  omp_set_dynamic(0);
+  threads = std::min(threads, omp_get_thread_limit());
+  omp_set_num_threads(threads);
+  return threads;
+}
+
 Key MakeKey(Product product, int64_t rows, int64_t out, int64_t in, DType operand, DType result,
             bool bias) {
-  const int threads = NumThreads();
-  if (omp_set_num_threads != nullptr) omp_set_num_threads(threads);
-  return {product, rows, out, in, operand, result, bias, threads};
+  return {product, rows, out, in, operand, result, bias, UseThreads(NumThreads())};
 }
 
 // Below AVX-512 oneDNN splits the sum of an fp32 product over its threads, so that the result
@@ -248,7 +259,7 @@ template <class F>
 void ForEachPart(int64_t n, F compute) {
   const int64_t part = PartOf(n);
   ParallelFor((n + part - 1) / part, 1, [&](int64_t begin, int64_t end, int) {
-    if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
+    UseThreads(1);
     for (int64_t p = begin; p < end; ++p) compute(p * part, std::min(part, n - p * part));
   });
 }
