@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <ostream>
 #include <vector>
 
 #include "base/parallel.h"
@@ -44,6 +45,12 @@ struct Case {
   DType compute, result;
   bool bias;
 };
+
+// The name of the case among the tests.
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.rows << "x" << c.out << "x" << c.in << " " << DTypeName(c.compute) << " to "
+       << DTypeName(c.result) << (c.bias ? " with bias" : "");
+}
 
 class Gemm : public ::testing::TestWithParam<Case> {};
 

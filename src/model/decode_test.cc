@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,11 @@ struct Variant {
   const char* dwa;
   bool gains, bias;
 };
+
+// The name of the case among the tests.
+void PrintTo(const Variant& variant, std::ostream* out) {
+  *out << variant.dwa << (variant.gains ? " gains" : "") << (variant.bias ? " bias" : "");
+}
 
 constexpr Variant kVariants[] = {
     {"none", false, false},

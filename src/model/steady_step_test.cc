@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <ostream>
 #include <vector>
 
 #include "base/cpu.h"
@@ -50,6 +51,9 @@ struct Case {
   const char* dwa;
   DType compute;
 };
+
+// The name of the case among the tests.
+void PrintTo(const Case& c, std::ostream* out) { *out << c.dwa << " " << DTypeName(c.compute); }
 
 class SteadyStep : public ::testing::TestWithParam<Case> {};
 
