@@ -41,6 +41,22 @@ TEST(CliTest, Version) {
   EXPECT_EQ(Lines(result.out), 1);
 }
 
+// OpenMP itself prints its settings where OMP_DISPLAY_ENV asks for it.
+TEST(CliTest, ThreadsSpinForAShortTimeUnlessTheUserSaysOtherwise) {
+  const auto settings = [](const std::string& prefix) {
+    return RunProgram(
+               {"--version"}, "",
+               "unset OMP_WAIT_POLICY GOMP_SPINCOUNT; export OMP_DISPLAY_ENV=verbose; " + prefix)
+        .err;
+  };
+  EXPECT_TRUE(Contains(settings(""), "GOMP_SPINCOUNT = '200'"));
+  const std::string chosen = settings("export GOMP_SPINCOUNT=7; ");
+  EXPECT_TRUE(Contains(chosen, "GOMP_SPINCOUNT = '7'")) << chosen;
+  EXPECT_FALSE(Contains(chosen, "GOMP_SPINCOUNT = '200'")) << chosen;
+  const std::string passive = settings("export OMP_WAIT_POLICY=passive; ");
+  EXPECT_FALSE(Contains(passive, "GOMP_SPINCOUNT = '200'")) << passive;
+}
+
 TEST(CliTest, WrongCallsGetOneLineAndStatus2) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{}, "subcommand is required"},

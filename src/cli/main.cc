@@ -15,6 +15,7 @@
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/wait_policy.h"
 
 namespace denseformer {
 namespace {
@@ -144,6 +145,7 @@ void Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace denseformer;
+  UseShortSpin(argv);
   // A closed pipe must come back as an error of write(), to be reported like any other.
   std::signal(SIGPIPE, SIG_IGN);
   int status = 0;
