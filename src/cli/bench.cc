@@ -115,53 +115,72 @@ BenchTable RunTokenizer(const Options& o, const std::string& title) {
   return BenchTokenizer(o.tokenizer, ReadFile(o.text, size_t{4} << 30), Rounds(o, title));
 }
 
+// The options that a kind takes besides --preset.
+enum Takes { kDwa = 1, kBatch = 2, kLength = 4, kPrecision = 8, kDepths = 16, kText = 32 };
+
 struct Kind {
   const char* name;
   const char* summary;
+  int takes;  // of Takes
   BenchTable (*run)(const Options& options, const std::string& title);
 };
 
 constexpr Kind kKinds[] = {
     {"forward",
      "Whole forward pass as in the paper: batches/s, and the share of the products' own rate",
+     kDwa | kBatch | kLength | kPrecision | kDepths,
      [](const Options& o, const std::string& t) { return BenchForward(ModelOptions(o, t)); }},
     {"train", "Whole training step: forward, backward, AdamW",
+     kDwa | kBatch | kLength | kPrecision | kDepths,
      [](const Options& o, const std::string& t) { return BenchTrain(ModelOptions(o, t)); }},
     {"decode", "One token of one sequence, against reading the weights once",
+     kDwa | kLength | kPrecision,
      [](const Options& o, const std::string& t) { return BenchDecode(ModelOptions(o, t)); }},
     {"dwa", "The depth-weighted averages of a pass, against a loop of axpys",
+     kDwa | kBatch | kLength | kPrecision,
      [](const Options& o, const std::string& t) { return BenchDwa(KernelOptions(o, t)); }},
     {"attention", "Attention of a block, against the block's matrix products",
+     kBatch | kLength | kPrecision,
      [](const Options& o, const std::string& t) { return BenchAttention(KernelOptions(o, t)); }},
-    {"gemm", "The matrix products of a model, against oneDNN",
+    {"gemm", "The matrix products of a model, against oneDNN", kBatch | kLength | kPrecision,
      [](const Options& o, const std::string& t) { return BenchGemm(KernelOptions(o, t)); }},
-    {"optimizer", "AdamW, against a loop of equal memory traffic",
+    {"optimizer", "AdamW, against a loop of equal memory traffic", 0,
      [](const Options& o, const std::string& t) { return BenchOptimizer(KernelOptions(o, t)); }},
-    {"tokenizer", "Encoding text", RunTokenizer},
+    {"tokenizer", "Encoding text", kText, RunTokenizer},
 };
 
 void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
   CLI::App& app = *parent.add_subcommand(kind.name, kind.summary);
   auto o = std::make_shared<Options>();
   const std::string name = kind.name;
-  if (name == "tokenizer") {
+  if (kind.takes & kText) {
     app.add_option("--tokenizer", o->tokenizer, "tokenizer.json, vocab.bpe or a directory");
     app.add_option("--text", o->text, "The text to encode");
   } else {
     app.add_option("--preset", o->preset, "Shapes of this preset")->capture_default_str();
+  }
+  if (kind.takes & kDwa) {
     app.add_option("--dwa", o->patterns,
                    "Depth patterns, separated by commas; the first is the baseline")
         ->capture_default_str();
+  } else {
+    o->patterns = "none";
+  }
+  if (kind.takes & kBatch) {
     app.add_option("--batch", o->batch, "Sequences in a batch")
         ->check(WholeNumber(1, 1 << 20))
         ->capture_default_str();
+  }
+  if (kind.takes & kLength) {
     app.add_option("--seq-len", o->length, "Tokens of a sequence; default: the preset's")
         ->check(WholeNumber(1, 1 << 20));
+  }
+  if (kind.takes & kPrecision) {
     app.add_option("--precision", o->precision, "auto, fp32 or bf16")
         ->check(OneOf({"auto", "fp32", "bf16"}))
         ->capture_default_str();
   }
-  if (name == "forward" || name == "train") {
+  if (kind.takes & kDepths) {
     app.add_option("--depths", o->depths, "Blocks, separated by commas; default: the preset's");
   }
   app.add_option("--rounds", o->rounds, "Rounds in which every variant runs once")

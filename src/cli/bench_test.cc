@@ -35,15 +35,35 @@ std::vector<std::string> Names(const Json& json) {
 }
 
 TEST(BenchTest, EveryKindGivesATable) {
-  for (const char* kind : {"forward", "train", "decode", "dwa", "attention", "gemm", "optimizer"}) {
+  const std::vector<std::string> dwa = {"--dwa", "none,2x1"}, batch = {"--batch", "2"};
+  const std::pair<const char*, std::vector<std::vector<std::string>>> kinds[] = {
+      {"forward", {dwa, batch}}, {"train", {dwa, batch}}, {"decode", {dwa}}, {"dwa", {dwa, batch}},
+      {"attention", {batch}},    {"gemm", {batch}},       {"optimizer", {}},
+  };
+  for (const auto& [kind, options] : kinds) {
     for (const char* precision : {"fp32", "bf16"}) {
-      const ProgramResult result = RunProgram(
-          {"bench", kind, "--preset", "test", "--dwa", "none,2x1", "--batch", "2", "--precision",
-           precision, "--rounds", "1", "--threads", "1", "--json", "--quiet"});
+      std::vector<std::string> call = {"bench", kind,        "--preset", "test",   "--rounds",
+                                       "1",     "--threads", "1",        "--json", "--quiet"};
+      for (const auto& option : options) call.insert(call.end(), option.begin(), option.end());
+      if (kind != std::string("optimizer")) {
+        call.insert(call.end(), {"--precision", precision});
+      }
+      const ProgramResult result = RunProgram(call);
       ASSERT_EQ(result.status, 0) << kind << result.err;
       EXPECT_EQ(result.err, "") << kind;
       ExpectTable(Json::parse(result.out));
     }
+  }
+}
+
+TEST(BenchTest, AnOptionThatWouldDoNothingIsUnknown) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"optimizer", "--batch"}, {"decode", "--batch"}, {"gemm", "--dwa"}, {"dwa", "--depths"}};
+  for (const auto& [kind, option] : cases) {
+    const ProgramResult result = RunProgram({"bench", kind, option, "1"});
+    EXPECT_EQ(result.status, 2) << kind;
+    EXPECT_NE(result.err.find("unknown option '" + std::string(option)), std::string::npos)
+        << result.err;
   }
 }
 
