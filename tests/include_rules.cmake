@@ -28,7 +28,7 @@ set(ONLY
   "^oneapi/|^dnnl" "^src/kernels/gemm"
   "^omp\\.h$"      "^src/base/parallel_openmp|^src/kernels/gemm"
   "^hwy/"          "^src/kernels/|^addons/"
-  "^lapacke\\.h$" "^src/analysis/spectra"
+  "^dlfcn\\.h$" "^src/analysis/spectra"
   "^mpi\\.h$"      "^src/dist/"
   "^CLI/"          "^src/cli/"
   "^(torch|ATen|c10)/" "^addons/|(_test|[/_]testing)\\.(cc|h)$"

@@ -1,10 +1,13 @@
 #include "analysis/spectra.h"
 
-#include <lapacke.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <string>
 
+#include "base/error.h"
 #include "base/parallel.h"
 
 namespace denseformer {
@@ -43,6 +46,26 @@ std::vector<double> GramMatrix(const Tensor& matrix, int64_t& order) {
   return gram;
 }
 
+// LAPACKE_dsyevd: layout, job, triangle, order, matrix, leading dimension, eigenvalues.
+using Dsyevd = int (*)(int, char, char, int, double*, int, double*);
+constexpr int kRowMajor = 101;
+
+// LAPACK is loaded here and not with the program: OpenBLAS, which may stand behind it, starts its
+// threads at once, with 128 MB each, and where memory is limited they never end, nor does the
+// program.
+Dsyevd LoadDsyevd() {
+  // So that --threads holds there, too.
+  setenv("OPENBLAS_NUM_THREADS", std::to_string(NumThreads()).c_str(), /*replace=*/0);
+  constexpr const char* kLibrary = "liblapacke.so.3";
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  void* const function = library != nullptr ? dlsym(library, "LAPACKE_dsyevd") : nullptr;
+  if (function == nullptr) {
+    Throw(ErrorCode::kUnsupported,
+          "singular values: cannot load {} (install Debian's liblapacke): {}", kLibrary, dlerror());
+  }
+  return reinterpret_cast<Dsyevd>(function);
+}
+
 }  // namespace
 
 std::vector<double> SingularValues(const Tensor& matrix) {
@@ -56,9 +79,9 @@ std::vector<double> SingularValues(const Tensor& matrix) {
   int64_t order = 0;
   std::vector<double> gram = GramMatrix(matrix, order);
   std::vector<double> values(static_cast<size_t>(order));
-  const lapack_int status =
-      LAPACKE_dsyevd(LAPACK_ROW_MAJOR, 'N', 'L', static_cast<lapack_int>(order), gram.data(),
-                     static_cast<lapack_int>(order), values.data());
+  static const Dsyevd dsyevd = LoadDsyevd();
+  const int status = dsyevd(kRowMajor, 'N', 'L', static_cast<int>(order), gram.data(),
+                            static_cast<int>(order), values.data());
   if (status != 0) {
     Throw(ErrorCode::kInternal,
           "singular values: LAPACK's dsyevd returned {} on a matrix of order {}", status, order);

@@ -194,7 +194,7 @@ void SplitTail(const Tokenizer& tokenizer, TokenType type, double share, TokenWr
       std::memcpy(&last, file.data() + (keep - 1) * width, static_cast<size_t>(width));
       cut_between_documents = static_cast<int32_t>(last) == tokenizer.end_of_text();
     }
-    constexpr int64_t kStep = 1 << 20;
+    constexpr int64_t kStep = 1 << 16;
     std::vector<char> packed;
     for (int64_t at = keep; at < train->meta.tokens; at += kStep) {
       const int64_t count = std::min(kStep, train->meta.tokens - at);
