@@ -23,10 +23,10 @@ int64_t LogitsRows(int64_t vocab_size, int64_t rows) {
 }  // namespace
 
 Activations::Activations(const Model& model, int64_t max_sequences, int64_t max_length,
-                         ModelUse use)
-    : Activations(model.config(), model.pattern(), model.compute(), max_sequences, max_length, use,
-                  std::make_unique<Arena>(
-                      Bytes(model.config(), model.compute(), max_sequences, max_length, use))) {
+                         ModelUse use, bool recompute)
+    : Activations(model.config(), model.compute(), max_sequences, max_length, use, recompute,
+                  std::make_unique<Arena>(Bytes(model.config(), model.compute(), max_sequences,
+                                                max_length, use, recompute))) {
   DF_CHECK(use == ModelUse::kInference || model.trainable());
   FillRotaryTable(kRotaryBase, rotary);
   const ModelTensors& tensors = model.tensors();
@@ -37,25 +37,27 @@ Activations::Activations(const Model& model, int64_t max_sequences, int64_t max_
   }
 }
 
-Activations::Activations(const ModelConfig& config, const DepthPattern& pattern, DType compute,
-                         int64_t max_sequences, int64_t max_length, ModelUse use,
+Activations::Activations(const ModelConfig& config, DType compute, int64_t max_sequences,
+                         int64_t max_length, ModelUse use, bool recompute,
                          std::unique_ptr<Arena> arena)
     : alphas(config.n_layer + 1),
       dalphas(config.n_layer + 1),
       config_(config),
-      pattern_(pattern),
+      pattern_(DepthPattern::Parse(config.dwa, config.n_layer)),
       compute_(compute),
       use_(use),
+      recompute_(recompute),
       max_rows_(max_sequences * max_length),
       max_length_(max_length),
       sequences_(max_sequences),
       length_(max_length),
       arena_(std::move(arena)),
-      blocks_(use == ModelUse::kTraining ? config.n_layer : 1),
+      blocks_(use == ModelUse::kTraining && !recompute ? config.n_layer : 1),
       y_(config.n_layer + 1),
       x_(config.n_layer + 1),
       history_(config.n_layer + 1),
       dy_(config.n_layer + 1) {
+  DF_CHECK(training() || !recompute_);
   if (max_sequences < 1 || max_length < 1 || max_length > config.seq_len) {
     Throw(ErrorCode::kUsage,
           "batch of {} sequences of {} tokens: expected at least one sequence of 1 to {} tokens",
@@ -71,9 +73,9 @@ Activations::Activations(const ModelConfig& config, const DepthPattern& pattern,
 }
 
 size_t Activations::Bytes(const ModelConfig& config, DType compute, int64_t max_sequences,
-                          int64_t max_length, ModelUse use) {
-  const Activations measured(config, DepthPattern::Parse(config.dwa, config.n_layer), compute,
-                             max_sequences, max_length, use, std::make_unique<Arena>());
+                          int64_t max_length, ModelUse use, bool recompute) {
+  const Activations measured(config, compute, max_sequences, max_length, use, recompute,
+                             std::make_unique<Arena>());
   return measured.arena_->used();
 }
 

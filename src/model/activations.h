@@ -1,7 +1,8 @@
 // The memory of a pass through the model, planned once for the largest batch.
 //
 // Evaluation keeps one set of block activations and reuses it for every block; training keeps a set
-// a block for the backward pass. Depth outputs:
+// a block for the backward pass, or one set as well where the backward pass recomputes it block by
+// block from Y_{i-1}, which is always kept. Depth outputs:
 //   y(i)        Y_i, fp32: what block i + 1 reads; X_i is made in the same place where depth i has
 //   no
 //               module, or where the history holds bf16 copies
@@ -43,28 +44,36 @@ class Activations {
  public:
   // For batches of up to max_sequences * max_length tokens, no sequence longer than max_length (at
   // most the model's seq_len). The model must outlive this object. kTraining needs a trainable
-  // model.
-  Activations(const Model& model, int64_t max_sequences, int64_t max_length, ModelUse use);
+  // model. `recompute` goes with kTraining only: the same gradients, bit for bit, in less memory
+  // and more time.
+  Activations(const Model& model, int64_t max_sequences, int64_t max_length, ModelUse use,
+              bool recompute = false);
 
   // The memory that the constructor would take.
   static size_t Bytes(const ModelConfig& config, DType compute, int64_t max_sequences,
-                      int64_t max_length, ModelUse use);
+                      int64_t max_length, ModelUse use, bool recompute = false);
+  // The memory that it took.
+  size_t bytes() const { return arena_->peak(); }
 
   // Shapes every tensor for a batch; cheap, and does not allocate.
   void SetShape(int64_t sequences, int64_t length);
 
   bool training() const { return use_ == ModelUse::kTraining; }
+  // Whether all blocks share one set in training, so that the backward pass finds there only the
+  // last one that was computed.
+  bool recompute() const { return recompute_; }
   int64_t sequences() const { return sequences_; }
   int64_t length() const { return length_; }
   int64_t rows() const { return sequences_ * length_; }
   int64_t max_rows() const { return max_rows_; }
 
-  BlockActivations& block(int i) { return blocks_[training() ? i - 1 : 0]; }  // 1..d
-  const Tensor& y(int i) const { return y_[i]; }                              // 0..d
+  BlockActivations& block(int i) { return blocks_[blocks_.size() > 1 ? i - 1 : 0]; }  // 1..d
+  const Tensor& y(int i) const { return y_[i]; }                                      // 0..d
   const Tensor& x(int i) const { return x_[i]; }  // where block i leaves X_i, fp32
   const Tensor& history(int i) const { return history_[i]; }
   std::span<const Tensor> history() const { return history_; }
-  // dY_i: takes the place of Y_i where depth i has a module (nobody needs Y_i any more by then).
+  // dY_i: takes the place of Y_i where depth i has a module. It is written at the end of the
+  // backward pass of block i + 1, which is the last to read Y_i (to recompute the block, too).
   std::span<const Tensor> dy() const { return dy_; }
 
   Tensor ln_f, ln_f_mean, ln_f_rstd;  // [N, D] compute, [N], [N]
@@ -81,9 +90,8 @@ class Activations {
   DepthAverager& averager() { return *averager_; }
 
  private:
-  Activations(const ModelConfig& config, const DepthPattern& pattern, DType compute,
-              int64_t max_sequences, int64_t max_length, ModelUse use,
-              std::unique_ptr<Arena> arena);
+  Activations(const ModelConfig& config, DType compute, int64_t max_sequences, int64_t max_length,
+              ModelUse use, bool recompute, std::unique_ptr<Arena> arena);
   void LayOut();
   void LayOutDepth();
   void LayOutBlock(BlockActivations& block);
@@ -93,6 +101,7 @@ class Activations {
   DepthPattern pattern_;
   DType compute_;
   ModelUse use_;
+  bool recompute_;
   int64_t max_rows_, max_length_;
   int64_t sequences_, length_;
   std::unique_ptr<Arena> arena_;

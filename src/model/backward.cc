@@ -92,6 +92,8 @@ double ForwardBackward(const Model& model, const Batch& batch, const DropoutOpti
                     {Tensor(), DyPlace(model, depth, a), dw.ln_f_weight, dw.ln_f_bias, a.scratch});
   for (int i = depth; i >= 1; --i) {
     DepthBackward(i, a);
+    // The forward pass ended with the last block, so its activations are still there.
+    if (a.recompute() && i < depth) RecomputeBlock(model, i, dropout, a);
     BlockBackward(model, i, dropout, a);
   }
   DepthBackward(0, a);

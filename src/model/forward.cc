@@ -9,6 +9,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/gelu.h"
+#include "kernels/layernorm.h"
 #include "kernels/rotary.h"
 #include "model/head.h"
 #include "model/passes.h"
@@ -16,10 +17,10 @@
 namespace denseformer {
 namespace {
 
-// Block i up to what its second branch adds to the stream (a.delta); its first LayerNorm was made
-// with Y_{i-1}.
-void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Attend attend,
-                  Activations& a) {
+// Block i up to the last product of its second branch, which is all that its backward pass reads;
+// its first LayerNorm was made with Y_{i-1}.
+void BlockToGelu(const Model& model, int i, const DropoutOptions& dropout, Attend attend,
+                 Activations& a) {
   const BlockTensors& w = model.tensors().blocks[i - 1];
   const PackedBlock& packed = model.packed(i);
   BlockActivations& b = a.block(i);
@@ -39,7 +40,24 @@ void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Atte
 
   LinearForward(b.ln_2, packed.fc, w.fc_bias, b.fc);
   GeluForward(b.fc, b.gelu);
-  LinearForward(b.gelu, packed.mlp_proj, w.mlp_proj_bias, a.delta);
+}
+
+// Block i up to what its second branch adds to the stream (a.delta).
+void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Attend attend,
+                  Activations& a) {
+  BlockToGelu(model, i, dropout, attend, a);
+  LinearForward(a.block(i).gelu, model.packed(i).mlp_proj,
+                model.tensors().blocks[i - 1].mlp_proj_bias, a.delta);
+}
+
+// Attention over whole sequences. The arguments must outlive the result.
+auto AttendSequences(const Model& model, const DropoutOptions& dropout, const Activations& a) {
+  return [&model, &dropout, &a](int i, BlockActivations& b) {
+    const int heads = model.config().n_head;
+    RotaryForward(a.rotary, heads, b.qkv);
+    AttentionForward(b.qkv, heads, PlaceDropout(dropout, i, DropoutPlace::kAttention), b.attention,
+                     b.lse);
+  };
 }
 
 // The LayerNorm that reads Y_i.
@@ -134,13 +152,13 @@ void ForwardToNorm(const Model& model, const Batch& batch, const DropoutOptions&
                    Activations& a, const DepthObserver& observer) {
   CheckBatch(model, batch);
   a.SetShape(batch.sequences, batch.length);
-  const int heads = model.config().n_head;
-  const auto attend = [&](int i, BlockActivations& b) {
-    RotaryForward(a.rotary, heads, b.qkv);
-    AttentionForward(b.qkv, heads, PlaceDropout(dropout, i, DropoutPlace::kAttention), b.attention,
-                     b.lse);
-  };
-  ForwardRows(model, batch.tokens, dropout, attend, a, observer);
+  ForwardRows(model, batch.tokens, dropout, AttendSequences(model, dropout, a), a, observer);
+}
+
+void RecomputeBlock(const Model& model, int i, const DropoutOptions& dropout, Activations& a) {
+  const BoundaryNorm norm = NextNorm(model, i - 1, a);
+  LayerNormForward(a.y(i - 1), norm.weight, norm.bias, norm.out, norm.mean, norm.rstd);
+  BlockToGelu(model, i, dropout, AttendSequences(model, dropout, a), a);
 }
 
 int64_t CountTargets(std::span<const int32_t> targets) {

@@ -2,7 +2,6 @@
 // (tests/oracle compares loss, logits and gradients with libtorch.)
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,11 +15,6 @@ namespace {
 constexpr const char* kPatterns[] = {
     "none",   "1x1",   "4x1",         "2x3",
     "last:2", "final", "grouped:1x3", "mask:11/000/1001/00001/000000/1010101"};
-
-// The same bits, NaN and the sign of zero included.
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 TEST(ModelTest, EveryPatternStartsAsThePlainTransformer) {
   Model plain(SmallConfig("none"), DType::kF32, ModelUse::kInference);

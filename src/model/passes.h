@@ -34,6 +34,11 @@ void ForwardRows(const Model& model, std::span<const int32_t> tokens, const Drop
 void ForwardToNorm(const Model& model, const Batch& batch, const DropoutOptions& dropout,
                    Activations& activations, const DepthObserver& observer);
 
+// Fills activations.block(i) again from Y_{i-1}, with the same bits as in the forward pass: all
+// that the backward pass of block i reads. activations.delta is overwritten.
+void RecomputeBlock(const Model& model, int i, const DropoutOptions& dropout,
+                    Activations& activations);
+
 // Targets that are not ignored.
 int64_t CountTargets(std::span<const int32_t> targets);
 

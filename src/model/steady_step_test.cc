@@ -50,10 +50,13 @@ int64_t PageFaults() {
 struct Case {
   const char* dwa;
   DType compute;
+  bool recompute = false;
 };
 
 // The name of the case among the tests.
-void PrintTo(const Case& c, std::ostream* out) { *out << c.dwa << " " << DTypeName(c.compute); }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.dwa << " " << DTypeName(c.compute) << (c.recompute ? " recompute" : "");
+}
 
 class SteadyStep : public ::testing::TestWithParam<Case> {};
 
@@ -63,7 +66,7 @@ TEST_P(SteadyStep, AllocatesNothing) {
   Model model(config, GetParam().compute, ModelUse::kTraining);
   model.Initialize(1);
   constexpr int64_t kSequences = 2, kLength = 64;
-  Activations activations(model, kSequences, kLength, ModelUse::kTraining);
+  Activations activations(model, kSequences, kLength, ModelUse::kTraining, GetParam().recompute);
   std::vector<int32_t> tokens(kSequences * kLength), targets(tokens.size());
   Random random(1);
   for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(config.vocab_size));
@@ -95,7 +98,9 @@ TEST_P(SteadyStep, AllocatesNothing) {
 INSTANTIATE_TEST_SUITE_P(All, SteadyStep,
                          ::testing::Values(Case{"none", DType::kBF16}, Case{"1x1", DType::kBF16},
                                            Case{"4x5", DType::kBF16}, Case{"1x1", DType::kF32},
-                                           Case{"4x5", DType::kF32}));
+                                           Case{"4x5", DType::kF32},
+                                           Case{"1x1", DType::kBF16, true},
+                                           Case{"4x5", DType::kF32, true}));
 
 }  // namespace
 }  // namespace denseformer

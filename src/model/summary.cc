@@ -24,7 +24,7 @@ int64_t CopyBytes(const ParameterTable& table, DType compute, bool for_backward)
 }
 
 MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
-                     ModelUse use) {
+                     ModelUse use, bool recompute) {
   config.Validate();
   const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer));
   MemoryUse memory;
@@ -32,7 +32,7 @@ MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences
   memory.weights = table.buffer_size() * static_cast<int64_t>(sizeof(float));
   memory.copies = CopyBytes(table, compute, use == ModelUse::kTraining);
   memory.activations =
-      static_cast<int64_t>(Activations::Bytes(config, compute, sequences, length, use));
+      static_cast<int64_t>(Activations::Bytes(config, compute, sequences, length, use, recompute));
   return memory;
 }
 
@@ -49,9 +49,14 @@ FlopsPerToken ForwardFlops(const ModelConfig& config, int64_t length) {
   return flops;
 }
 
+int64_t RecomputeFlopsPerToken(const ModelConfig& config, int64_t length) {
+  const int64_t D = config.n_embd;
+  return (config.n_layer - 1) * (16 * D * D + 2 * D * (length + 1));
+}
+
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
-                         int64_t length) {
-  MemoryUse memory = PassMemory(config, compute, sequences, length, ModelUse::kTraining);
+                         int64_t length, bool recompute) {
+  MemoryUse memory = PassMemory(config, compute, sequences, length, ModelUse::kTraining, recompute);
   memory.gradients = memory.weights;
   memory.moments = 2 * memory.weights;
   return memory;
@@ -59,7 +64,17 @@ MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t seque
 
 MemoryUse InferenceMemory(const ModelConfig& config, DType compute, int64_t sequences,
                           int64_t length) {
-  return PassMemory(config, compute, sequences, length, ModelUse::kInference);
+  return PassMemory(config, compute, sequences, length, ModelUse::kInference, /*recompute=*/false);
+}
+
+RecomputeEffect EffectOfRecompute(const ModelConfig& config, DType compute, int64_t sequences,
+                                  int64_t length) {
+  const auto bytes = [&](bool recompute) {
+    return TrainingMemory(config, compute, sequences, length, recompute).total();
+  };
+  const double step = 3.0 * static_cast<double>(ForwardFlops(config, length).total());
+  return {static_cast<double>(RecomputeFlopsPerToken(config, length)) / step,
+          bytes(false) - bytes(true)};
 }
 
 }  // namespace denseformer

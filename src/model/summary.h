@@ -24,6 +24,10 @@ struct FlopsPerToken {
 };
 FlopsPerToken ForwardFlops(const ModelConfig& config, int64_t length);
 
+// What a training step does more with recomputation of activations (activations.h): all blocks but
+// the last go forward once more, without the last product of the MLP.
+int64_t RecomputeFlopsPerToken(const ModelConfig& config, int64_t length);
+
 // Memory in bytes of a process that runs passes over `sequences` x `length` tokens.
 struct MemoryUse {
   int64_t program = 0;      // code, libraries and compiled matrix products, measured once
@@ -35,9 +39,17 @@ struct MemoryUse {
   int64_t total() const { return program + weights + copies + gradients + moments + activations; }
 };
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
-                         int64_t length);
+                         int64_t length, bool recompute = false);
 MemoryUse InferenceMemory(const ModelConfig& config, DType compute, int64_t sequences,
                           int64_t length);
+
+// What recomputation costs and saves in a training step of one pass.
+struct RecomputeEffect {
+  double more_operations = 0;  // as a share of the step's: forward, and twice that for backward
+  int64_t saved_bytes = 0;
+};
+RecomputeEffect EffectOfRecompute(const ModelConfig& config, DType compute, int64_t sequences,
+                                  int64_t length);
 
 }  // namespace denseformer
 

@@ -46,5 +46,25 @@ TEST(SummaryTest, PartsOfTheMemory) {
   EXPECT_LT(inference.activations, training.activations);
 }
 
+TEST(SummaryTest, EffectOfRecompute) {
+  ModelConfig config = ModelConfig::Preset("test");  // D = 32, d = 4
+  // Three blocks without the products D -> 4D.
+  EXPECT_EQ(RecomputeFlopsPerToken(config, 9), 3 * (2 * (96 + 32 + 128) * 32 + 2 * 32 * 10));
+  config = MediumConfig("4x5");
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    const MemoryUse kept = TrainingMemory(config, compute, 3, 100);
+    const MemoryUse recomputed = TrainingMemory(config, compute, 3, 100, /*recompute=*/true);
+    const RecomputeEffect effect = EffectOfRecompute(config, compute, 3, 100);
+    EXPECT_EQ(kept.total() - recomputed.total(), effect.saved_bytes);
+    EXPECT_EQ(kept.activations - recomputed.activations, effect.saved_bytes);
+    // Of 11 blocks: 14 D numbers in the type of the products, D more in fp32, and statistics.
+    const int64_t least = 11 * 300 * 256 * (14 * static_cast<int64_t>(SizeOf(compute)) + 4);
+    EXPECT_GE(effect.saved_bytes, least);
+    EXPECT_LE(effect.saved_bytes, least + least / 50);
+    EXPECT_GT(effect.more_operations, 0.15);
+    EXPECT_LT(effect.more_operations, 1.0 / 3);
+  }
+}
+
 }  // namespace
 }  // namespace denseformer

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,11 @@ inline void RandomizeWeights(Model& model, uint64_t seed) {
     if (parameter.group == ParameterGroup::kDwa) data.back() += 1.0f;
   }
   model.WeightsChanged();
+}
+
+// The same bits, NaN and the sign of zero included.
+inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 // Sets the number of threads for a scope.
