@@ -30,7 +30,7 @@ struct Options {
   int64_t batch = 8, length = 0;
   int rounds = 5;
   double seconds = 0;
-  bool turns = false;
+  bool turns = false, recompute = false;
   std::string tokenizer, text;
   std::string svg;
 };
@@ -92,6 +92,7 @@ ModelBenchOptions ModelOptions(const Options& o, const std::string& title) {
   bench.batch = o.batch;
   bench.length = o.length > 0 ? o.length : bench.config.seq_len;
   if (bench.length > bench.config.seq_len) bench.config.seq_len = static_cast<int>(bench.length);
+  bench.recompute = o.recompute;
   bench.interleave = Rounds(o, title);
   return bench;
 }
@@ -182,6 +183,11 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
   }
   if (kind.takes & kDepths) {
     app.add_option("--depths", o->depths, "Blocks, separated by commas; default: the preset's");
+  }
+  if (name == "train") {
+    app.add_flag("--recompute", o->recompute,
+                 "Each pattern also with activations computed again in the backward pass: what "
+                 "that costs in time and saves in memory");
   }
   app.add_option("--rounds", o->rounds, "Rounds in which every variant runs once")
       ->check(WholeNumber(1, 1000000))

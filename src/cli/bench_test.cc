@@ -77,6 +77,33 @@ TEST(BenchTest, DepthsAndPatternsAreRows) {
   EXPECT_GE(Names(json).size(), 4u) << result.out;
 }
 
+TEST(BenchTest, RecomputationIsARowBesideItsPattern) {
+  std::vector<std::string> call = {"bench",       "train",     "--preset", "test",     "--dwa",
+                                   "none,2x1",    "--depths",  "2,4",      "--rounds", "1",
+                                   "--recompute", "--threads", "1",        "--quiet"};
+  const ProgramResult text = RunProgram(call);
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("memory"), std::string::npos) << text.out;
+  call.push_back("--json");
+  const ProgramResult result = RunProgram(call);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  ExpectTable(json);
+  const Json& rows = json["rows"];
+  ASSERT_EQ(rows.size(), 10u);
+  for (const size_t limit : {0, 5}) {
+    EXPECT_FALSE(rows[limit].contains("memory_bytes"));
+    for (const size_t at : {limit + 1, limit + 3}) {
+      const std::string name = rows[at]["name"];
+      EXPECT_EQ(rows[at]["baseline"], rows[limit + 1]["name"]);
+      EXPECT_EQ(rows[at + 1]["name"], name + ", recompute");
+      EXPECT_EQ(rows[at + 1]["baseline"], name);
+      EXPECT_EQ(rows[at + 1]["limit"], rows[limit]["name"]);
+      EXPECT_LT(rows[at + 1]["memory_bytes"], rows[at]["memory_bytes"]);
+    }
+  }
+}
+
 TEST(BenchTest, TokenizerAndText) {
   const TemporaryDirectory scratch;
   WriteFileAtomic(scratch / "a.txt", std::string(10000, 'a'));

@@ -15,6 +15,7 @@
 #include "model/mask_file.h"
 #include "model/parameters.h"
 #include "model/summary.h"
+#include "train/plan.h"
 
 namespace denseformer {
 namespace {
@@ -23,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 struct ModelInfoOptions {
   std::string run, preset, dwa, precision = "auto";
-  bool gains = false, verify = false;
+  bool gains = false, verify = false, recompute = false;
   int64_t batch_size = 8, length = 0;
 };
 
@@ -47,13 +48,6 @@ ModelConfig ConfigOf(const ModelInfoOptions& options) {
   return config;
 }
 
-Json ToJson(const MemoryUse& memory) {
-  return {{"total", memory.total()},          {"program", memory.program},
-          {"weights", memory.weights},        {"weight_copies", memory.copies},
-          {"gradients", memory.gradients},    {"moments", memory.moments},
-          {"activations", memory.activations}};
-}
-
 struct Described {
   ModelConfig config;
   DepthPattern pattern;
@@ -62,6 +56,8 @@ struct Described {
   int64_t batch_size, length;
   FlopsPerToken flops;
   MemoryUse training, inference;
+  bool recompute;
+  RecomputeEffect recompute_effect;
 };
 
 Described Describe(const ModelInfoOptions& options) {
@@ -76,8 +72,10 @@ Described Describe(const ModelInfoOptions& options) {
           options.batch_size,
           length,
           ForwardFlops(config, length),
-          TrainingMemory(config, compute, options.batch_size, length),
-          InferenceMemory(config, compute, options.batch_size, length)};
+          TrainingMemory(config, compute, options.batch_size, length, options.recompute),
+          InferenceMemory(config, compute, options.batch_size, length),
+          options.recompute,
+          EffectOfRecompute(config, compute, options.batch_size, length)};
 }
 
 Json ToJson(const Described& d) {
@@ -91,24 +89,25 @@ Json ToJson(const Described& d) {
   for (int i = 1; i <= d.config.n_layer; ++i) {
     if (d.pattern.has_module(i)) sources.push_back({i, d.pattern.sources(i)});
   }
-  return {
-      {"config", config},
-      {"parameters", d.table.count()},
-      {"parameters_by_group", groups},
-      {"dwa_weights", d.pattern.weight_count()},
-      {"dwa_modules", d.pattern.module_count()},
-      {"sources", sources},
-      {"flops_per_token_forward", d.flops.total()},
-      {"flops_by_part",
-       {{"linear", d.flops.linear},
-        {"attention", d.flops.attention},
-        {"head", d.flops.head},
-        {"dwa", d.flops.dwa}}},
-      {"precision", DTypeName(d.compute)},
-      {"batch_size", d.batch_size},
-      {"length", d.length},
-      {"memory_bytes", {{"training", d.training.total()}, {"inference", d.inference.total()}}},
-      {"memory_by_part", {{"training", ToJson(d.training)}, {"inference", ToJson(d.inference)}}}};
+  return {{"config", config},
+          {"parameters", d.table.count()},
+          {"parameters_by_group", groups},
+          {"dwa_weights", d.pattern.weight_count()},
+          {"dwa_modules", d.pattern.module_count()},
+          {"sources", sources},
+          {"flops_per_token_forward", d.flops.total()},
+          {"flops_by_part",
+           {{"linear", d.flops.linear},
+            {"attention", d.flops.attention},
+            {"head", d.flops.head},
+            {"dwa", d.flops.dwa}}},
+          {"precision", DTypeName(d.compute)},
+          {"batch_size", d.batch_size},
+          {"length", d.length},
+          {"memory_bytes", {{"training", d.training.total()}, {"inference", d.inference.total()}}},
+          {"memory_by_part",
+           {{"training", MemoryToJson(d.training)}, {"inference", MemoryToJson(d.inference)}}},
+          {"recompute", RecomputeToJson(d.recompute, d.recompute_effect)}};
 }
 
 void PrintTable(const Described& d) {
@@ -152,6 +151,9 @@ void PrintTable(const Described& d) {
   memory_row("moments of AdamW", d.training.moments, d.inference.moments);
   memory_row("activations", d.training.activations, d.inference.activations);
   memory_row("total", d.training.total(), d.inference.total());
+  if (d.recompute) {
+    Print("  training with --recompute: {}\n", DescribeRecompute(d.recompute_effect));
+  }
   Print("\n{}", d.pattern.Picture());
 }
 
@@ -213,11 +215,14 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
   app.add_option("--precision", options->precision, "For the memory: auto, fp32 or bf16")
       ->check(OneOf({"auto", "fp32", "bf16"}))
       ->capture_default_str();
+  app.add_flag("--recompute", options->recompute,
+               "For the memory: training computes activations again (train --recompute)");
   app.add_flag("--verify", options->verify, "Check every byte of the run against its hashes");
   app.footer(
       "Examples:\n"
       "  denseformer info --preset paper-48 --dwa 4x5\n"
       "  denseformer info --preset small --dwa mask.txt --json\n"
+      "  denseformer info --preset paper-48 --batch-size 64 --recompute\n"
       "  denseformer info runs/first --verify");
   SetWork(app, common, options, [&common](const ModelInfoOptions& o) { Info(o, common); });
 }

@@ -94,6 +94,24 @@ TEST(InfoTest, MemoryFollowsBatchAndPrecision) {
   EXPECT_NE(bf16["training"], fp32["training"]);
 }
 
+TEST(InfoTest, RecomputeSavesMemory) {
+  std::vector<std::string> call = {"--preset", "small", "--dwa", "4x5", "--precision", "fp32"};
+  const Json kept = InfoJson(call);
+  call.push_back("--recompute");
+  const Json recomputed = InfoJson(call);
+  EXPECT_EQ(kept["recompute"]["on"], false);
+  EXPECT_EQ(recomputed["recompute"]["on"], true);
+  const int64_t saved = recomputed["recompute"]["saved_bytes"];
+  EXPECT_GT(saved, 0);
+  EXPECT_EQ(kept["memory_bytes"]["training"].get<int64_t>() - saved,
+            recomputed["memory_bytes"]["training"]);
+  EXPECT_EQ(kept["memory_bytes"]["inference"], recomputed["memory_bytes"]["inference"]);
+  EXPECT_GT(recomputed["recompute"]["more_operations"], 0.1);
+  call.insert(call.begin(), "info");
+  const ProgramResult text = RunProgram(call);
+  EXPECT_TRUE(Contains(text.out, "training with --recompute: ")) << text.out;
+}
+
 TEST(InfoTest, MemoryOfTrainingIsWithinTenPercent) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "a sanitizer's memory cannot be told from the model's";
@@ -103,21 +121,25 @@ TEST(InfoTest, MemoryOfTrainingIsWithinTenPercent) {
   for (size_t i = 0; i < tokens.size(); i += 2) tokens[i] = static_cast<char>(i * i % 251);
   WriteFileAtomic(scratch / "train.bin", tokens);
   WriteFileAtomic(scratch / "val.bin", tokens);
-  for (const char* precision : {"fp32", "bf16"}) {
-    for (const char* dwa : {"none", "1x1"}) {
-      const std::vector<std::string> model = {"--preset",    "tiny",    "--dwa",        dwa,
-                                              "--precision", precision, "--batch-size", "64"};
-      std::vector<std::string> train = {"train",          scratch / (std::string(precision) + dwa),
-                                        "--data",         scratch.path(),
-                                        "--steps",        "2",
-                                        "--eval-batches", "1"};
-      train.insert(train.end(), model.begin(), model.end());
-      const ProgramResult result = RunProgram(train);
-      ASSERT_EQ(result.status, 0) << result.err;
-      const double predicted = InfoJson(model)["memory_bytes"]["training"].get<double>();
-      EXPECT_NEAR(static_cast<double>(result.peak_bytes), predicted, 0.1 * predicted)
-          << precision << " " << dwa;
-    }
+  struct Case {
+    const char *precision, *dwa;
+    bool recompute = false;
+  };
+  for (const auto& [precision, dwa, recompute] :
+       {Case{"fp32", "none"}, Case{"fp32", "1x1"}, Case{"bf16", "none"}, Case{"bf16", "1x1"},
+        Case{"bf16", "1x1", true}}) {
+    std::vector<std::string> model = {"--preset",    "tiny",    "--dwa",        dwa,
+                                      "--precision", precision, "--batch-size", "64"};
+    if (recompute) model.push_back("--recompute");
+    const std::string run = scratch / fmt::format("{}-{}-{}", precision, dwa, recompute);
+    std::vector<std::string> train = {"train",   run, "--data",         scratch.path(),
+                                      "--steps", "2", "--eval-batches", "1"};
+    train.insert(train.end(), model.begin(), model.end());
+    const ProgramResult result = RunProgram(train);
+    ASSERT_EQ(result.status, 0) << result.err;
+    const double predicted = InfoJson(model)["memory_bytes"]["training"].get<double>();
+    EXPECT_NEAR(static_cast<double>(result.peak_bytes), predicted, 0.1 * predicted)
+        << precision << " " << dwa << (recompute ? " recompute" : "");
   }
 }
 

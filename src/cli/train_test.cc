@@ -271,10 +271,30 @@ TEST_F(TrainCommandTest, DryRunWritesNothing) {
   EXPECT_GT(plan["memory_bytes"], 4 * 4 * 65832);
   EXPECT_GT(plan["seconds"], 0);
   EXPECT_FALSE(FileExists(run));
+  EXPECT_EQ(plan["recompute"]["on"], false);
+  const ProgramResult recompute = RunProgram(Call(run, {"--dry-run", "--json", "--recompute"}));
+  const auto other = nlohmann::json::parse(recompute.out);
+  EXPECT_EQ(other["recompute"]["on"], true);
+  EXPECT_EQ(other["memory_bytes"].get<int64_t>() + other["recompute"]["saved_bytes"].get<int64_t>(),
+            plan["memory_bytes"]);
   const ProgramResult text = RunProgram(Call(run, {"--dry-run"}));
-  for (const char* word : {"parameters", "memory", "steps", "time", "tokens/s"}) {
+  for (const char* word : {"parameters", "memory", "recompute", "steps", "time", "tokens/s"}) {
     EXPECT_TRUE(Contains(text.out, word)) << word;
   }
+}
+
+TEST_F(TrainCommandTest, RecomputeSaysWhatItCosts) {
+  const std::vector<std::string> call = {"train", scratch_ / "run", "--preset", "test", "--data",
+                                         data_,   "--steps",        "2"};
+  const auto note = "% more operations a step, ";
+  std::vector<std::string> recompute = call;
+  recompute[1] += "-recompute";
+  recompute.push_back("--recompute");
+  EXPECT_FALSE(Contains(RunProgram(call).err, note));
+  const ProgramResult result = RunProgram(recompute);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(Contains(result.err, note)) << result.err;
+  EXPECT_TRUE(Contains(result.err, " less memory\n")) << result.err;
 }
 
 TEST_F(TrainCommandTest, ResultsAsJson) {

@@ -37,12 +37,18 @@ std::string BenchTable::ToText() const {
   for (const auto& [key, value] : settings) text += fmt::format("  {}: {}\n", key, value);
   size_t width = 7;
   double slowest = 0;
+  bool memory = false;
   for (const BenchRow& row : rows) {
+    memory |= row.memory > 0;
     width = std::max(width, row.timing.name.size());
     slowest = std::max(slowest, row.timing.median());
   }
-  text += fmt::format("  {:<{}} {:>10} {:>10} {:>7} {:>16} {:>15} {:>13}\n", "variant", width,
-                      "median ms", "min ms", "spread", "rate", "ratio med/min", "of the limit");
+  const auto memory_cell = [memory](const std::string& cell) {
+    return memory ? fmt::format(" {:>10}", cell) : std::string();
+  };
+  text += fmt::format("  {:<{}} {:>10} {:>10} {:>7} {:>16} {:>15} {:>13}{}\n", "variant", width,
+                      "median ms", "min ms", "spread", "rate", "ratio med/min", "of the limit",
+                      memory_cell("memory"));
   for (const BenchRow& row : rows) {
     const Timing& t = row.timing;
     std::string rate, ratio, share;
@@ -54,9 +60,11 @@ std::string BenchTable::ToText() const {
           fmt::format("{:.0f}% / {:.0f}%", 100 * LimitShare(row), 100 * LimitShareOfMinima(row));
     std::string bar;
     for (int i = 0; i < static_cast<int>(t.median() / slowest * kBarWidth + 0.5); ++i) bar += "▇";
-    text += fmt::format("  {:<{}} {:>10} {:>10} {:>6.1f}% {:>16} {:>15} {:>13}  {}\n", t.name,
+    const std::string bytes =
+        row.memory > 0 ? HumanBytes(static_cast<double>(row.memory)) : std::string();
+    text += fmt::format("  {:<{}} {:>10} {:>10} {:>6.1f}% {:>16} {:>15} {:>13}{}  {}\n", t.name,
                         width, Milliseconds(t.median()), Milliseconds(t.minimum()),
-                        100 * t.spread(), rate, ratio, share, bar);
+                        100 * t.spread(), rate, ratio, share, memory_cell(bytes), bar);
   }
   return text;
 }
@@ -83,6 +91,7 @@ nlohmann::ordered_json BenchTable::ToJson() const {
       entry["share_of_limit"] = LimitShare(row);
       entry["share_of_limit_minima"] = LimitShareOfMinima(row);
     }
+    if (row.memory > 0) entry["memory_bytes"] = row.memory;
     json["rows"].push_back(entry);
   }
   return json;

@@ -2,6 +2,7 @@
 #ifndef DENSEFORMER_PERF_BENCH_TABLE_H_
 #define DENSEFORMER_PERF_BENCH_TABLE_H_
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@ struct BenchRow {
   int baseline = -1;      // the row that ratios of time are taken to; -1: none
   int limit = -1;         // the row that is the machine's limit; -1: none
   double limit_work = 1;  // work of this row over the work of the limit's row
+  int64_t memory = 0;     // bytes that a process with this work alone takes; 0: not told
 };
 
 struct BenchTable {

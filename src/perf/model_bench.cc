@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/parallel.h"
 #include "base/random.h"
@@ -12,6 +13,7 @@
 #include "model/decode.h"
 #include "model/forward.h"
 #include "model/gemm_limit.h"
+#include "model/summary.h"
 #include "perf/memory_limit.h"
 
 namespace denseformer {
@@ -55,17 +57,20 @@ std::string Name(const ModelBenchOptions& options, int depth, const std::string&
   return options.depths.size() > 1 ? fmt::format("{} blocks, {}", depth, pattern) : pattern;
 }
 
-// Rows come in groups of one limit and the patterns of a depth.
+// Rows come in groups of one limit and the patterns of a depth, each with its recomputing row
+// behind it where that is asked for.
 BenchTable GroupedTable(std::string title, const ModelBenchOptions& options,
                         const std::vector<Timing>& timings) {
   BenchTable table = MakeTable(std::move(title), timings,
                                static_cast<double>(options.batch * options.length), "tokens");
-  const int group = static_cast<int>(options.patterns.size()) + 1;
+  const int per_pattern = options.recompute ? 2 : 1;
+  const int group = static_cast<int>(options.patterns.size()) * per_pattern + 1;
   for (int r = 0; r < static_cast<int>(table.rows.size()); ++r) {
     const int limit = r / group * group;
     if (r == limit) continue;
     table.rows[r].limit = limit;
-    table.rows[r].baseline = limit + 1;
+    const bool recomputes = (r - limit) % per_pattern == 0 && options.recompute;
+    table.rows[r].baseline = recomputes ? r - 1 : limit + 1;
   }
   table.settings = {{"width", std::to_string(options.config.n_embd)},
                     {"blocks", fmt::format("{}", fmt::join(Depths(options), ", "))},
@@ -92,11 +97,16 @@ struct TrainVariant {
   TrainVariant(const ModelConfig& config, const ModelBenchOptions& options)
       : model(config, options.compute, ModelUse::kTraining),
         activations((Randomize(model), model), options.batch, options.length, ModelUse::kTraining),
-        data(config, options.batch, options.length) {}
+        data(config, options.batch, options.length) {
+    if (options.recompute) {
+      recomputed.emplace(model, options.batch, options.length, ModelUse::kTraining,
+                         /*recompute=*/true);
+    }
+  }
 
   // The moments are shared by all variants: only the time counts.
-  void Run(std::span<float> first, std::span<float> second) {
-    ForwardBackward(model, data.batch, {}, 1, activations);
+  void Run(Activations& memory, std::span<float> first, std::span<float> second) {
+    ForwardBackward(model, data.batch, {}, 1, memory);
     const size_t n = model.weights().size();
     AdamWStep step;
     step.rate = 1e-6f;
@@ -107,6 +117,7 @@ struct TrainVariant {
 
   Model model;
   Activations activations;
+  std::optional<Activations> recomputed;
   RandomBatch data;
 };
 
@@ -142,6 +153,7 @@ BenchTable BenchTrain(const ModelBenchOptions& options) {
   std::vector<std::unique_ptr<GemmLimit>> limits;
   std::vector<std::unique_ptr<TrainVariant>> models;
   std::vector<Variant> variants;
+  std::vector<int64_t> bytes;  // by variant
   size_t largest = 0;
   Storage first, second;
   auto moments = [&](Storage& storage) {
@@ -155,18 +167,31 @@ BenchTable BenchTrain(const ModelBenchOptions& options) {
                           limit->Forward();
                           limit->Backward();
                         }});
+    bytes.push_back(0);
     for (const std::string& pattern : options.patterns) {
       models.push_back(
           std::make_unique<TrainVariant>(WithPattern(options.config, depth, pattern), options));
       largest = std::max(largest, models.back()->model.weights().size());
-      variants.push_back({Name(options, depth, pattern), [&, model = models.back().get()] {
-                            model->Run(moments(first), moments(second));
-                          }});
+      const auto add = [&](const std::string& name, Activations& activations) {
+        variants.push_back(
+            {Name(options, depth, name), [&, model = models.back().get(), memory = &activations] {
+               model->Run(*memory, moments(first), moments(second));
+             }});
+        const bool recompute = activations.recompute();
+        bytes.push_back(TrainingMemory(models.back()->model.config(), options.compute,
+                                       options.batch, options.length, recompute)
+                            .total());
+      };
+      add(pattern, models.back()->activations);
+      if (options.recompute) add(pattern + ", recompute", *models.back()->recomputed);
     }
   }
   first = Storage(largest * sizeof(float));
   second = Storage(largest * sizeof(float));
-  return GroupedTable("whole training step", options, Interleave(variants, options.interleave));
+  BenchTable table =
+      GroupedTable("whole training step", options, Interleave(variants, options.interleave));
+  for (size_t r = 0; r < table.rows.size(); ++r) table.rows[r].memory = bytes[r];
+  return table;
 }
 
 BenchTable BenchDecode(const ModelBenchOptions& options) {

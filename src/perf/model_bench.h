@@ -19,13 +19,15 @@ struct ModelBenchOptions {
   DType compute = DType::kBF16;
   int64_t batch = 8;
   int64_t length = 256;
+  bool recompute = false;  // training only: also every pattern with recomputation of activations
   InterleaveOptions interleave;
 };
 
 // Every depth and pattern, and at each depth the products alone (GemmLimit), in the same rounds.
 BenchTable BenchForward(const ModelBenchOptions& options);
 
-// Forward, backward, AdamW and the renewal of the packed weights.
+// Forward, backward, AdamW and the renewal of the packed weights. A row with recomputation has the
+// same pattern without it as its baseline.
 BenchTable BenchTrain(const ModelBenchOptions& options);
 
 // One token of one sequence at `length` cached tokens, against reading the packed weights once.

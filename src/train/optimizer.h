@@ -40,10 +40,6 @@ class Optimizer {
   int64_t dwa_updates() const { return dwa_updates_; }
   void SetUpdates(int64_t updates, int64_t dwa_updates);
 
-  static size_t MomentBytes(const ParameterTable& table) {
-    return 2 * static_cast<size_t>(table.buffer_size()) * sizeof(float);
-  }
-
  private:
   // Neighbours in the buffer that are treated alike.
   struct Range {

@@ -172,6 +172,9 @@ void AddTraining(TableBuilder& table) {
                          "of the initial weights, the batches and dropout");
   table.Text("train.precision", "--precision", FIELD(precision), {"auto", "bf16", "fp32"}, kCourse,
              "of the matrix products: fp32, bf16, or auto (bf16 where this CPU has it fast)");
+  table.Bool("train.recompute", "--recompute", FIELD(recompute), kFree,
+             "compute the activations of a block again in the backward pass: less memory, the same "
+             "results, more time");
 }
 
 void AddOptimizer(TableBuilder& table) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "denseformer/config.h"
+#include "tensor/dtype.h"
 #include "train/schedule.h"
 
 namespace denseformer {
@@ -32,6 +33,7 @@ struct TrainOptions {
   int64_t dwa_start = 0;
   int64_t seed = 1;
   std::string precision = "auto";
+  bool recompute = false;
 
   double lr = 1e-3;
   std::string schedule = "cosine";
@@ -62,6 +64,10 @@ struct TrainOptions {
 
   bool operator==(const TrainOptions&) const = default;
 
+  // The precision, once resolved, as a type.
+  DType compute() const { return precision == "bf16" ? DType::kBF16 : DType::kF32; }
+  // Sequences of one pass.
+  int64_t pass_sequences() const { return batch_size / accumulate; }
   Schedule MakeSchedule() const;
   // The steps of log_alphas_every and log_alphas_at together, sorted.
   std::vector<int64_t> AlphaSteps() const;

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "data/batches.h"
-#include "kernels/gemm.h"
 #include "model/forward.h"
 #include "train/gemm_rate.h"
 #include "train/optimizer.h"
@@ -20,20 +19,13 @@ double Since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-size_t PackedBytes(const ModelConfig& config, DType compute) {
-  const int64_t D = config.n_embd;
-  const auto bytes = [&](int64_t out, int64_t in) {
-    return PackedWeight::CopyBytes(out, in, compute, /*for_backward=*/true);
-  };
-  return config.n_layer * (bytes(3 * D, D) + bytes(D, D) + bytes(4 * D, D) + bytes(D, 4 * D)) +
-         bytes(config.vocab_size, D);
-}
+std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); }
 
 // Seconds of a step: its passes and an update.
 double TimeStep(const TrainOptions& options, const TrainBatches& batches, Model& model) {
-  const int64_t count = options.batch_size / options.accumulate, length = options.model.seq_len;
+  const int64_t count = options.pass_sequences(), length = options.model.seq_len;
   model.Initialize(static_cast<uint64_t>(options.seed));
-  Activations activations(model, count, length, ModelUse::kTraining);
+  Activations activations(model, count, length, ModelUse::kTraining, options.recompute);
   Optimizer optimizer(model, options);
   std::vector<int32_t> tokens(static_cast<size_t>(count * length)), targets(tokens.size());
   batches.Fill(0, {0, count}, tokens.data(), targets.data());
@@ -51,11 +43,15 @@ double TimeStep(const TrainOptions& options, const TrainBatches& batches, Model&
 
 }  // namespace
 
+std::string DescribeRecompute(const RecomputeEffect& effect) {
+  return fmt::format("{:.0f} % more operations a step, {} less memory",
+                     100 * effect.more_operations, Bytes(effect.saved_bytes));
+}
+
 TrainPlan MakePlan(const TrainOptions& options) {
   options.Validate();
   const TrainData data(options.data, options.model.vocab_size);
-  const DType compute = options.precision == "bf16" ? DType::kBF16 : DType::kF32;
-  const int64_t pass_sequences = options.batch_size / options.accumulate;
+  const DType compute = options.compute();
   const TrainBatches batches(
       data.train, {options.model.seq_len, options.batch_size, static_cast<uint64_t>(options.seed),
                    ParseBatchOrder(options.order)});
@@ -63,11 +59,10 @@ TrainPlan MakePlan(const TrainOptions& options) {
   TrainPlan plan;
   plan.parameters = model.table().count();
   plan.dwa_weights = model.table().count(ParameterGroup::kDwa);
-  plan.weight_bytes = plan.gradient_bytes = model.weights().size_bytes();
-  plan.moment_bytes = Optimizer::MomentBytes(model.table());
-  plan.packed_bytes = PackedBytes(options.model, compute);
-  plan.activation_bytes = Activations::Bytes(options.model, compute, pass_sequences,
-                                             options.model.seq_len, ModelUse::kTraining);
+  plan.memory = TrainingMemory(options.model, compute, options.pass_sequences(),
+                               options.model.seq_len, options.recompute);
+  plan.recompute =
+      EffectOfRecompute(options.model, compute, options.pass_sequences(), options.model.seq_len);
   plan.checkpoint_bytes = 3 * plan.parameters * static_cast<int64_t>(sizeof(float));
   plan.tokens_per_step = int64_t{options.batch_size} * options.model.seq_len;
   plan.tokens = plan.tokens_per_step * options.steps;
@@ -75,9 +70,22 @@ TrainPlan MakePlan(const TrainOptions& options) {
   plan.validation_tokens = data.validation.size();
   plan.epochs = batches.EpochsAt(options.steps);
   plan.step_seconds = TimeStep(options, batches, model);
-  plan.gemm_share = MeasureGemmRate(options.model, compute, pass_sequences * options.model.seq_len)
-                        .Share(plan.tokens_per_step, plan.step_seconds);
+  plan.gemm_share =
+      MeasureGemmRate(options.model, compute, options.pass_sequences() * options.model.seq_len)
+          .Share(plan.tokens_per_step, plan.step_seconds);
   return plan;
+}
+
+nlohmann::ordered_json MemoryToJson(const MemoryUse& memory) {
+  return {{"total", memory.total()},          {"program", memory.program},
+          {"weights", memory.weights},        {"weight_copies", memory.copies},
+          {"gradients", memory.gradients},    {"moments", memory.moments},
+          {"activations", memory.activations}};
+}
+
+nlohmann::ordered_json RecomputeToJson(bool on, const RecomputeEffect& effect) {
+  return {
+      {"on", on}, {"more_operations", effect.more_operations}, {"saved_bytes", effect.saved_bytes}};
 }
 
 nlohmann::ordered_json PlanToJson(const TrainOptions& options, const TrainPlan& plan) {
@@ -85,13 +93,9 @@ nlohmann::ordered_json PlanToJson(const TrainOptions& options, const TrainPlan& 
           {"parameters", plan.parameters},
           {"dwa_weights", plan.dwa_weights},
           {"precision", options.precision},
-          {"memory_bytes", plan.memory_bytes()},
-          {"memory",
-           {{"weights", plan.weight_bytes},
-            {"gradients", plan.gradient_bytes},
-            {"moments", plan.moment_bytes},
-            {"packed_weights", plan.packed_bytes},
-            {"activations", plan.activation_bytes}}},
+          {"memory_bytes", plan.memory.total()},
+          {"memory", MemoryToJson(plan.memory)},
+          {"recompute", RecomputeToJson(options.recompute, plan.recompute)},
           {"checkpoint_bytes", plan.checkpoint_bytes},
           {"steps", options.steps},
           {"tokens_per_step", plan.tokens_per_step},
@@ -107,7 +111,6 @@ nlohmann::ordered_json PlanToJson(const TrainOptions& options, const TrainPlan& 
 
 std::string PlanToText(const TrainOptions& options, const TrainPlan& plan) {
   const ModelConfig& m = options.model;
-  const auto bytes = [](size_t value) { return HumanBytes(static_cast<double>(value)); };
   std::string text;
   const auto line = [&text](const std::string& name, const std::string& value) {
     text += fmt::format("{:<14}{}\n", name, value);
@@ -118,13 +121,17 @@ std::string PlanToText(const TrainOptions& options, const TrainPlan& plan) {
   line("parameters", fmt::format("{} ({} of them DWA weights)", WithCommas(plan.parameters),
                                  WithCommas(plan.dwa_weights)));
   line("precision", options.precision);
+  const MemoryUse& memory = plan.memory;
   line("memory",
-       fmt::format("{}: weights {}, gradients {}, moments {}, packed weights {}, activations {}",
-                   bytes(plan.memory_bytes()), bytes(plan.weight_bytes), bytes(plan.gradient_bytes),
-                   bytes(plan.moment_bytes), bytes(plan.packed_bytes),
-                   bytes(plan.activation_bytes)));
+       fmt::format("{}: weights {}, their copies {}, gradients {}, moments {}, activations {}, "
+                   "program {}",
+                   Bytes(memory.total()), Bytes(memory.weights), Bytes(memory.copies),
+                   Bytes(memory.gradients), Bytes(memory.moments), Bytes(memory.activations),
+                   Bytes(memory.program)));
+  line("recompute",
+       (options.recompute ? "on: " : "off; on it would mean ") + DescribeRecompute(plan.recompute));
   line("disk", fmt::format("{} a checkpoint, up to {} of them and the best one",
-                           bytes(static_cast<size_t>(plan.checkpoint_bytes)), options.save_keep));
+                           Bytes(plan.checkpoint_bytes), options.save_keep));
   line("data", fmt::format("{} tokens to train on, {} to validate", WithCommas(plan.train_tokens),
                            WithCommas(plan.validation_tokens)));
   line("steps", fmt::format("{} of {} sequences in {} pass{}: {} tokens a step, {} in all, {:.2f} "

@@ -19,6 +19,7 @@
 #include "train/evaluate.h"
 #include "train/gemm_rate.h"
 #include "train/optimizer.h"
+#include "train/plan.h"
 #include "train/run_log.h"
 #include "train/summary.h"
 #include "train/train_data.h"
@@ -40,10 +41,6 @@ BatchOptions BatchesOf(const TrainOptions& options, BatchOrder order, uint64_t s
 
 // The sample of the validation stream is the same for every run, whatever its seed.
 constexpr uint64_t kSampleSeed = 0;
-
-DType ComputeOf(const TrainOptions& options) {
-  return options.precision == "bf16" ? DType::kBF16 : DType::kF32;
-}
 
 // Refuses to begin where a run is, and to go on where none is.
 void CheckPlace(const TrainRequest& request) {
@@ -129,15 +126,20 @@ Trainer::Trainer(const TrainRequest& request)
                                       static_cast<uint64_t>(options_.seed))),
       sample_(data_.validation, BatchesOf(options_, BatchOrder::kRandom, kSampleSeed)),
       writer_(request.run),
-      model_(options_.model, ComputeOf(options_), ModelUse::kTraining),
-      activations_(model_, options_.batch_size / options_.accumulate, options_.model.seq_len,
-                   ModelUse::kTraining),
+      model_(options_.model, options_.compute(), ModelUse::kTraining),
+      activations_(model_, options_.pass_sequences(), options_.model.seq_len, ModelUse::kTraining,
+                   options_.recompute),
       optimizer_(model_, options_),
       schedule_(options_.MakeSchedule()),
       alpha_steps_(options_.AlphaSteps()),
       tokens_(static_cast<size_t>(activations_.max_rows())),
       targets_(tokens_.size()),
       gemm_rate_(MeasureGemmRate(options_.model, model_.compute(), activations_.max_rows())) {
+  if (options_.recompute) {
+    LogInfo("recompute: {}", DescribeRecompute(EffectOfRecompute(options_.model, options_.compute(),
+                                                                 options_.pass_sequences(),
+                                                                 options_.model.seq_len)));
+  }
   // Another process may have begun the run before this one had the lock.
   CheckPlace(request);
   if (ListCheckpoints(request.run).empty()) {
@@ -196,7 +198,7 @@ void Trainer::CheckData() {
 
 double Trainer::Accumulate(int64_t step) {
   const int passes = options_.accumulate;
-  const int64_t count = options_.batch_size / passes, length = options_.model.seq_len;
+  const int64_t count = options_.pass_sequences(), length = options_.model.seq_len;
   double loss = 0;
   for (int pass = 0; pass < passes; ++pass) {
     batches_.Fill(step, {pass * count, count}, tokens_.data(), targets_.data());
@@ -219,8 +221,7 @@ void Trainer::Skip(int64_t step, double loss) {
   std::string bad;
   const bool enough = state_.bad_in_row >= options_.max_bad_steps;
   if (enough) {
-    const Batch batch = {tokens_, targets_, options_.batch_size / options_.accumulate,
-                         options_.model.seq_len};
+    const Batch batch = {tokens_, targets_, options_.pass_sequences(), options_.model.seq_len};
     bad = FirstBadTensor(model_, batch, activations_);
   }
   optimizer_.DropGradients();

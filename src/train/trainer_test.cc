@@ -122,6 +122,33 @@ TEST_F(TrainerTest, ARunThatStopsAndOneThatDoesNotAreTheSame) {
   }
 }
 
+TEST_F(TrainerTest, RecomputationChangesNothingAndMayChangeOnResume) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    TrainRequest kept = Request(std::string("kept-") + precision);
+    kept.options.precision = precision;
+    kept.options.dropout = 0.1;
+    kept.options.accumulate = 2;
+    Train(kept);
+    TrainRequest recomputed = kept;
+    recomputed.run = scratch_ / (std::string("recomputed-") + precision);
+    recomputed.options.recompute = true;
+    Train(recomputed);
+    EXPECT_EQ(Differences(Content(recomputed.run), Content(kept.run)), "");
+    EXPECT_TRUE(ReadStoredOptions(recomputed.run).recompute);
+    // Both go on, each in the other's way.
+    for (TrainRequest* request : {&kept, &recomputed}) {
+      OptionSources sources;
+      sources.flags = {{"train.steps", "8"},
+                       {"train.recompute", request->options.recompute ? "false" : "true"}};
+      request->options = ResolveResumed(ReadStoredOptions(request->run), sources, {"steps"});
+      request->resume = true;
+      Train(*request);
+    }
+    EXPECT_NE(kept.options.recompute, recomputed.options.recompute);
+    EXPECT_EQ(Differences(Content(recomputed.run), Content(kept.run)), "");
+  }
+}
+
 TEST_F(TrainerTest, ThreadsDoNotChangeTheResult) {
   TrainRequest one = Request("one"), three = Request("three");
   Train(one);
