@@ -117,7 +117,15 @@ BenchTable RunTokenizer(const Options& o, const std::string& title) {
 }
 
 // The options that a kind takes besides --preset.
-enum Takes { kDwa = 1, kBatch = 2, kLength = 4, kPrecision = 8, kDepths = 16, kText = 32 };
+enum Takes {
+  kDwa = 1,
+  kBatch = 2,
+  kLength = 4,
+  kPrecision = 8,
+  kDepths = 16,
+  kRecompute = 32,
+  kText = 64
+};
 
 struct Kind {
   const char* name;
@@ -132,7 +140,7 @@ constexpr Kind kKinds[] = {
      kDwa | kBatch | kLength | kPrecision | kDepths,
      [](const Options& o, const std::string& t) { return BenchForward(ModelOptions(o, t)); }},
     {"train", "Whole training step: forward, backward, AdamW",
-     kDwa | kBatch | kLength | kPrecision | kDepths,
+     kDwa | kBatch | kLength | kPrecision | kDepths | kRecompute,
      [](const Options& o, const std::string& t) { return BenchTrain(ModelOptions(o, t)); }},
     {"decode", "One token of one sequence, against reading the weights once",
      kDwa | kLength | kPrecision,
@@ -184,7 +192,7 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
   if (kind.takes & kDepths) {
     app.add_option("--depths", o->depths, "Blocks, separated by commas; default: the preset's");
   }
-  if (name == "train") {
+  if (kind.takes & kRecompute) {
     app.add_flag("--recompute", o->recompute,
                  "Each pattern also with activations computed again in the backward pass: what "
                  "that costs in time and saves in memory");
