@@ -91,7 +91,7 @@ void ReadStudies(RunData& run) {
 }  // namespace
 
 RunData ReadRun(const std::string& path) {
-  if (!fs::is_directory(path)) Throw(ErrorCode::kNotFound, "{}: no such run directory", path);
+  FindWholeRun(path);
   RunData run;
   run.path = path;
   run.name = fs::path(path).lexically_normal().filename().string();

@@ -104,6 +104,30 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+std::string JsonProblem(std::string_view what) {
+  const auto skip_behind = [&](std::string_view mark) {
+    if (const size_t at = what.find(mark); at != std::string_view::npos) {
+      what.remove_prefix(at + mark.size());
+    }
+  };
+  if (what.starts_with("[json.exception.")) skip_behind("] ");
+  std::string place;
+  if (constexpr std::string_view kParse = "parse error"; what.starts_with(kParse)) {
+    what.remove_prefix(kParse.size());
+    if (what.starts_with(" at ")) what.remove_prefix(4);
+    const size_t colon = what.find(": ");
+    if (colon != std::string_view::npos) {
+      place = what.substr(0, colon + 2);
+      what.remove_prefix(colon + 2);
+    }
+    if (what.starts_with("syntax error")) skip_behind(" - ");
+  }
+  // It quotes what it read last, which may be the whole text.
+  constexpr size_t kLongest = 200;
+  return place + (what.size() <= kLongest ? std::string(what)
+                                          : std::string(what.substr(0, kLongest)) + "...");
+}
+
 std::string WithCommas(int64_t value) {
   std::string digits = fmt::format("{}", value);
   const int first = value < 0 ? 1 : 0;

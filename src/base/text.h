@@ -24,6 +24,10 @@ std::vector<std::string> Split(std::string_view text, char separator);
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 std::string_view Trim(std::string_view text);
 
+// What an exception of the JSON library says, in plain words: "[json.exception.parse_error.101]
+// parse error at line 1, column 2: syntax error while parsing value - X" -> "line 1, column 2: X".
+std::string JsonProblem(std::string_view what);
+
 // 1234567 -> "1,234,567".
 std::string WithCommas(int64_t value);
 // 1610612736 -> "1.50 GiB".

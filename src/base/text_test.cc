@@ -112,5 +112,15 @@ TEST(Human, Duration) {
     EXPECT_EQ(HumanDuration(strange), "?");
 }
 
+TEST(TextTest, ProblemsOfJsonInPlainWords) {
+  EXPECT_EQ(JsonProblem("[json.exception.parse_error.101] parse error at line 1, column 2: syntax "
+                        "error while parsing object key - invalid literal; last read: '{x'"),
+            "line 1, column 2: invalid literal; last read: '{x'");
+  EXPECT_EQ(JsonProblem("[json.exception.out_of_range.403] key 'files' not found"),
+            "key 'files' not found");
+  EXPECT_EQ(JsonProblem("other words"), "other words");
+  EXPECT_EQ(JsonProblem(std::string(1000, 'a')), std::string(200, 'a') + "...");
+}
+
 }  // namespace
 }  // namespace denseformer

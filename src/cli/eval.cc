@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/progress.h"
 #include "base/signal.h"
 #include "base/text.h"
@@ -29,7 +30,12 @@ struct EvalCall {
 
 // The token file to read: --data, or the validation file of the run.
 std::string StreamOf(const EvalCall& call) {
-  const std::string data = call.data.empty() ? ReadStoredOptions(call.run).data : call.data;
+  const std::string run = FindRun(call.run);
+  if (call.data.empty() && !FileExists(run + "/" + kOptionsFile)) {
+    Throw(ErrorCode::kUsage, "eval: {} does not say what it was trained on (no {}); give --data",
+          run, kOptionsFile);
+  }
+  const std::string data = call.data.empty() ? ReadStoredOptions(run).data : call.data;
   return std::filesystem::is_directory(data) ? data + "/" + kValidationFile : data;
 }
 
@@ -37,7 +43,7 @@ std::string StreamOf(const EvalCall& call) {
 std::optional<Tokenizer> TokenizerOf(const EvalCall& call, const std::string& stream) {
   const std::string directory = std::filesystem::path(stream).parent_path().string();
   std::optional<Tokenizer> tokenizer = FindTokenizer(directory.empty() ? "." : directory);
-  return tokenizer ? tokenizer : FindTokenizer(call.run);
+  return tokenizer ? tokenizer : FindTokenizer(FindRun(call.run));
 }
 
 void RunEval(const EvalCall& call, const CommonOptions& common) {

@@ -18,7 +18,7 @@ struct ExportCall {
 
 void RunExport(const ExportCall& call, const CommonOptions& common) {
   const Model model = LoadModel(call.run, DType::kF32, ModelUse::kInference, call.checkpoint);
-  const std::string tokenizer_path = call.run + "/tokenizer.json";
+  const std::string tokenizer_path = FindRun(call.run) + "/tokenizer.json";
   const std::string tokenizer = FileExists(tokenizer_path) ? ReadFile(tokenizer_path) : "";
   ExportModel(model, call.directory,
               call.format == "authors" ? ExportFormat::kAuthors : ExportFormat::kNative,

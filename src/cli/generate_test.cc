@@ -211,8 +211,8 @@ TEST_F(GenerateCommandTest, WrongValuesGetOneLineAndStatus2) {
 TEST_F(GenerateCommandTest, WrongRunsAndFilesGetOneLineAndStatus1) {
   std::filesystem::create_directories(*scratch_ / "empty");
   const std::pair<std::vector<std::string>, std::string> cases[] = {
-      {{*scratch_ / "missing", "-p", "a"}, "missing: no such run (expected a directory)"},
-      {{*scratch_ / "a.txt", "-p", "a"}, "a.txt: no such run (expected a directory)"},
+      {{*scratch_ / "missing", "-p", "a"}, "missing: no such run directory"},
+      {{*scratch_ / "a.txt", "-p", "a"}, "a.txt is a file, expected a run directory"},
       {{*scratch_ / "empty", "-p", "a"}, "empty: no run there (no config.json)"},
       {{RunPath(), "--prompt-file", *scratch_ / "missing"}, "No such file or directory"},
       {{RunPath(), "--prompt-file", *scratch_ / "empty"}, "empty is a directory, expected a file"},
@@ -238,12 +238,30 @@ TEST_F(GenerateCommandTest, ADamagedFileOfWeightsIsReplacedByTheCheckpoint) {
   EXPECT_NE(result.err.find("using the checkpoint of step 30"), std::string::npos) << result.err;
 }
 
+TEST_F(GenerateCommandTest, ACheckpointUsesTheTokenizerOfItsRun) {
+  const std::string checkpoint = RunPath() + "/checkpoints/step-00000030";
+  const ProgramResult result = RunProgram(
+      {"generate", checkpoint, "-p", "the", "-n", "5", "--threads", "1", "--precision", "fp32"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, Text({"-p", "the", "-n", "5"}));
+}
+
+TEST_F(GenerateCommandTest, AMissingTokenizerIsNamed) {
+  const std::string copy = *scratch_ / "mute";
+  std::filesystem::copy(RunPath(), copy, std::filesystem::copy_options::recursive);
+  std::filesystem::remove(copy + "/tokenizer.json");
+  const ProgramResult result = RunProgram({"generate", copy, "-p", "a"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err.rfind("error: " + copy + "/tokenizer.json: missing", 0), 0u) << result.err;
+}
+
 TEST_F(GenerateCommandTest, ASignalEndsTheText) {
   // The program that is asked for a million tokens gets its signal from the shell that started it,
-  // late enough that a busy machine has loaded the model by then.
+  // late enough that a busy machine has loaded the model by then. Without --foreground it would
+  // come twice, and a second one ends the program at once.
   const ProgramResult result = RunProgram({"generate", RunPath(), "-p", "the", "--context", "slide",
                                            "--ignore-end", "-n", "100000000", "--json"},
-                                          "", "timeout --signal=INT 6");
+                                          "", "timeout --foreground --signal=INT 6");
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["samples"][0]["finish_reason"], "cancelled");
   EXPECT_NE(result.err.find("error: generate: stopped by a signal\n"), std::string::npos)

@@ -39,7 +39,7 @@ ModelConfig ConfigOf(const ModelInfoOptions& options) {
       Throw(ErrorCode::kUsage, "info: {} goes with --preset; the run {} has its own",
             options.gains ? "--gains" : "--dwa", options.run);
     }
-    return ReadConfig(options.run);
+    return ReadConfig(FindRun(options.run));
   }
   ModelConfig config = ModelConfig::Preset(options.preset);
   config.gains = options.gains;

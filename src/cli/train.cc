@@ -85,10 +85,14 @@ void RunTrain(const TrainCall& call, const CommonOptions& common) {
   request.forced = call.forced;
   request.options = call.resume ? ResolveResumed(ReadStoredOptions(call.run), sources, call.forced)
                                 : ResolveOptions(sources);
-  if (!common.quiet) fmt::print(stderr, "{}\n", ToToml(request.options));
-  SayPrecision(request.options);
+  // Behind all errors that are known at once, so that they stand alone.
+  request.checked = [&request, &common] {
+    if (!common.quiet) fmt::print(stderr, "{}\n", ToToml(request.options));
+    SayPrecision(request.options);
+  };
   if (call.dry_run) {
     const TrainPlan plan = MakePlan(request.options);
+    request.checked();
     if (common.json) {
       PrintJson(PlanToJson(request.options, plan));
     } else {

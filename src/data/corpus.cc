@@ -220,7 +220,8 @@ void CorpusReader::ParseLine(CorpusChunk* chunk) const {
   try {
     json = nlohmann::json::parse(chunk->text);
   } catch (const nlohmann::json::exception& error) {
-    Throw(ErrorCode::kInvalid, "{}:{}: not valid JSON: {}", path, chunk->json_line, error.what());
+    Throw(ErrorCode::kInvalid, "{}:{}: not valid JSON: {}", path, chunk->json_line,
+          JsonProblem(error.what()));
   }
   const auto found = json.is_object() ? json.find(options_.field) : json.end();
   if (found == json.end() || !found->is_string()) {

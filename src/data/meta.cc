@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 
 namespace denseformer {
 namespace {
@@ -60,7 +61,8 @@ std::optional<DataMeta> ReadMeta(const std::string& directory) {
                           file.at("hash")};
     }
   } catch (const nlohmann::json::exception& error) {
-    Throw(ErrorCode::kCorrupt, "{}: not the meta.json of `data prepare`: {}", path, error.what());
+    Throw(ErrorCode::kCorrupt, "{}: not the meta.json of `data prepare`: {}", path,
+          JsonProblem(error.what()));
   }
   return meta;
 }

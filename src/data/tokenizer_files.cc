@@ -24,7 +24,7 @@ Json ParseJson(std::string_view text, const std::string& name) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    Throw(ErrorCode::kCorrupt, "{}: not valid JSON: {}", name, error.what());
+    Throw(ErrorCode::kCorrupt, "{}: not valid JSON: {}", name, JsonProblem(error.what()));
   }
 }
 
@@ -292,7 +292,7 @@ TokenizerData ReadTokenizerJson(std::string_view text, const std::string& name) 
     AddMerges(&data, MergesOf(json.at("model"), name), ids, name);
     return data;
   } catch (const Json::exception& error) {
-    Throw(ErrorCode::kCorrupt, "{}: not a tokenizer.json: {}", name, error.what());
+    Throw(ErrorCode::kCorrupt, "{}: not a tokenizer.json: {}", name, JsonProblem(error.what()));
   }
 }
 

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/cpu.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "io/run_directory.h"
 #include "model/forward.h"
 
@@ -22,7 +24,16 @@ LanguageModel::LanguageModel(std::shared_ptr<const Impl> impl) : impl_(std::move
 
 LanguageModel LanguageModel::Load(const std::string& directory, Precision precision) {
   Model model = LoadModel(directory, ComputeType(precision), ModelUse::kInference);
-  Tokenizer tokenizer = Tokenizer::Load(directory + "/tokenizer.json");
+  // A checkpoint of its own has none; that of its run is right.
+  const std::string beside = directory + "/tokenizer.json";
+  const std::string path = FileExists(beside) ? beside : FindRun(directory) + "/tokenizer.json";
+  if (!FileExists(path)) {
+    Throw(ErrorCode::kNotFound,
+          "{}: missing, so text cannot become tokens; copy the tokenizer of the training data "
+          "there",
+          path);
+  }
+  Tokenizer tokenizer = Tokenizer::Load(path);
   if (tokenizer.vocab_size() > model.config().vocab_size) {
     Throw(ErrorCode::kInvalid,
           "{}: the tokenizer has {} tokens, but the model only {}; they do not belong together",

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "io/safetensors.h"
 #include "io/strict_json.h"
 #include "io/weights.h"
@@ -28,7 +29,7 @@ std::string StateToText(const TrainerState& state) {
   try {
     return json.dump(2) + "\n";
   } catch (const nlohmann::json::exception& error) {
-    Throw(ErrorCode::kInvalid, "state of the trainer: {}", error.what());
+    Throw(ErrorCode::kInvalid, "state of the trainer: {}", JsonProblem(error.what()));
   }
 }
 
@@ -177,7 +178,8 @@ TrainerState ReadState(const std::string& path) {
     if (!json.at("validation_loss").is_null()) state.validation_loss = json["validation_loss"];
     state.trainer = json.at("trainer");
   } catch (const nlohmann::json::exception& error) {
-    Throw(ErrorCode::kCorrupt, "{}: not the state of a checkpoint: {}", file, error.what());
+    Throw(ErrorCode::kCorrupt, "{}: not the state of a checkpoint: {}", file,
+          JsonProblem(error.what()));
   }
   return state;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "io/strict_json.h"
 
 namespace denseformer {
@@ -28,7 +29,7 @@ Manifest Manifest::Read(const std::string& directory) {
       manifest.files_[name] = {entry.at("size"), entry.at("xxh3")};
     }
   } catch (const nlohmann::json::exception& error) {
-    Throw(ErrorCode::kCorrupt, "{}: not a manifest: {}", path, error.what());
+    Throw(ErrorCode::kCorrupt, "{}: not a manifest: {}", path, JsonProblem(error.what()));
   }
   if (manifest.ToText() != text) {
     Throw(ErrorCode::kCorrupt, "{}: not in the form in which it was written: it was altered", path);

@@ -60,10 +60,9 @@ TextFiles RunTexts(const ModelConfig& config, const std::string& tokenizer) {
   return texts;
 }
 
-Model LoadFrom(const std::string& directory, const std::string& weights_path, DType compute,
+Model LoadFrom(const ModelConfig& config, const std::string& directory, DType compute,
                ModelUse use) {
-  const ModelConfig config = ReadConfig(directory);
-  const SafetensorsFile file(weights_path);
+  const SafetensorsFile file(directory + "/" + kModelFile);
   VerifyWeights(file);
   CheckSameModel(file, config);
   Model model(config, compute, use);
@@ -73,9 +72,10 @@ Model LoadFrom(const std::string& directory, const std::string& weights_path, DT
   return model;
 }
 
-// The run that a checkpoint directory belongs to.
-std::string RunOf(const std::string& checkpoint) {
-  return fs::absolute(checkpoint).lexically_normal().parent_path().parent_path().string();
+bool HasConfig(const std::string& directory) { return FileExists(directory + "/" + kConfigFile); }
+
+bool IsCheckpoint(const std::string& directory) {
+  return FileExists(directory + "/" + kStateFile) && !HasConfig(directory);
 }
 
 CheckpointInfo CheckpointOf(const std::string& run, const std::string& which) {
@@ -133,40 +133,64 @@ void WriteRunFiles(const RunWriter& writer, const ModelConfig& config,
   }
 }
 
-Model LoadModel(const std::string& run_path, DType compute, ModelUse use,
-                const std::string& which) {
-  const std::string run = Normal(run_path);
-  const std::string weights = run + "/" + kModelFile;
-  if (!fs::is_directory(run)) {
-    Throw(ErrorCode::kNotFound, "{}: no such run (expected a directory)", run);
+void CheckNoFile(const std::string& run) {
+  if (FileExists(run) && !fs::is_directory(run)) {
+    Throw(ErrorCode::kInvalid, "{} is a file, expected a run directory", run);
   }
-  if (!FileExists(run + "/" + kConfigFile) && !FileExists(run + "/" + kStateFile)) {
-    Throw(ErrorCode::kNotFound, "{}: no run there (no {})", run, kConfigFile);
+}
+
+std::string FindRun(const std::string& path) {
+  const std::string directory = Normal(path);
+  CheckNoFile(directory);
+  if (!FileExists(directory)) Throw(ErrorCode::kNotFound, "{}: no such run directory", directory);
+  if (HasConfig(directory)) return directory;
+  const fs::path place = fs::absolute(directory).lexically_normal();
+  const std::string parent = place.parent_path().string();
+  if (IsCheckpoint(directory)) {
+    const std::string run = place.parent_path().parent_path().string();
+    if (HasConfig(run)) return run;
+    Throw(ErrorCode::kNotFound,
+          "{}: a checkpoint outside of its run; expected it at RUN/checkpoints, with RUN/{}",
+          directory, kConfigFile);
   }
+  Throw(ErrorCode::kNotFound, "{}: no run there (no {}){}", directory, kConfigFile,
+        HasConfig(parent) ? fmt::format("; did you mean {}?", parent) : "");
+}
+
+std::string FindWholeRun(const std::string& path) {
+  const std::string directory = Normal(path), run = FindRun(directory);
+  if (run != directory) {
+    Throw(ErrorCode::kUsage, "{} is one checkpoint, expected a run directory: {}", directory, run);
+  }
+  return run;
+}
+
+Model LoadModel(const std::string& path, DType compute, ModelUse use, const std::string& which) {
+  const std::string run = FindRun(path);
+  const ModelConfig config = ReadConfig(run);
   if (!which.empty()) {
-    return LoadFrom(run, CheckpointOf(run, which).path + "/" + kModelFile, compute, use);
+    const CheckpointInfo checkpoint = CheckpointOf(FindWholeRun(path), which);
+    return LoadFrom(config, checkpoint.path, compute, use);
   }
-  if (FileExists(run + "/" + kStateFile) && !FileExists(run + "/" + kConfigFile)) {
-    VerifyCheckpoint(run);
-    return LoadFrom(RunOf(run), weights, compute, use);
+  if (IsCheckpoint(path)) {
+    VerifyCheckpoint(path);
+    return LoadFrom(config, path, compute, use);
   }
   try {
-    return LoadFrom(run, weights, compute, use);
+    return LoadFrom(config, run, compute, use);
   } catch (const Error& error) {
     const bool damaged =
         error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
-    if (!damaged || !FileExists(run + "/" + kConfigFile) || ListCheckpoints(run).empty()) throw;
+    if (!damaged || ListCheckpoints(run).empty()) throw;
+    LogWarning("{}; looking for a whole checkpoint", error.what());
     const CheckpointInfo newest = NewestWholeCheckpoint(run);
-    LogWarning("{}; using the checkpoint of step {}", error.what(), newest.step);
-    return LoadFrom(run, newest.path + "/" + kModelFile, compute, use);
+    LogWarning("using the checkpoint of step {}", newest.step);
+    return LoadFrom(config, newest.path, compute, use);
   }
 }
 
 std::vector<VerifyResult> VerifyRun(const std::string& run_path) {
-  const std::string run = Normal(run_path);
-  if (!FileExists(run + "/" + kConfigFile)) {
-    Throw(ErrorCode::kNotFound, "{}: no run there (expected {}/{})", run, run, kConfigFile);
-  }
+  const std::string run = FindRun(run_path);
   std::vector<VerifyResult> results;
   auto check = [&](const std::string& path, auto&& work) {
     VerifyResult& result = results.emplace_back(VerifyResult{path, ""});
@@ -176,6 +200,10 @@ std::vector<VerifyResult> VerifyRun(const std::string& run_path) {
       result.problem = error.what();
     }
   };
+  if (IsCheckpoint(run_path)) {
+    check(run_path, [&] { VerifyCheckpoint(run_path); });
+    return results;
+  }
   check(run + "/" + kManifestFile, [&] { Manifest::Read(run).Verify(run); });
   check(run + "/" + kModelFile, [&] {
     const SafetensorsFile file(run + "/" + kModelFile);

@@ -73,6 +73,15 @@ class RunWriter {
 void WriteRunFiles(const RunWriter& writer, const ModelConfig& config,
                    const std::string& tokenizer);
 
+// kInvalid where `run` is a file.
+void CheckNoFile(const std::string& run);
+
+// The run that `path` names, without '/' at the end: itself, or the one around the checkpoint that
+// it is. Throws kInvalid where it is a file, kNotFound where there is no run.
+std::string FindRun(const std::string& path);
+// The same for commands that need more than a checkpoint: that is kUsage.
+std::string FindWholeRun(const std::string& path);
+
 // config.json of a run: unknown keys, missing keys and values of a wrong kind are errors.
 ModelConfig ReadConfig(const std::string& run);
 std::string ConfigToJson(const ModelConfig& config);
@@ -133,6 +142,7 @@ struct VerifyResult {
   std::string path;
   std::string problem;
 };
+// Of a checkpoint's directory: that checkpoint alone.
 std::vector<VerifyResult> VerifyRun(const std::string& run);
 
 // A new run that holds weights only (import): appears under its name whole, or not at all. kInvalid

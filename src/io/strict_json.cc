@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace denseformer {
 
@@ -39,7 +40,7 @@ nlohmann::json ParseJson(std::string_view text, const std::string& where,
   try {
     return nlohmann::json::parse(text.begin(), text.end(), watch);
   } catch (const nlohmann::json::exception& error) {
-    Throw(ErrorCode::kCorrupt, "{}: not JSON: {}", where, error.what());
+    Throw(ErrorCode::kCorrupt, "{}: not JSON: {}", where, JsonProblem(error.what()));
   }
 }
 

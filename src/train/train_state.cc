@@ -1,6 +1,7 @@
 #include "train/train_state.h"
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace denseformer {
 
@@ -47,7 +48,7 @@ RunState FromTrainerState(const TrainerState& stored, const std::string& where) 
     }
   } catch (const nlohmann::json::exception& error) {
     Throw(ErrorCode::kCorrupt, "{}: state.json is not that of a training run: {}", where,
-          error.what());
+          JsonProblem(error.what()));
   }
   return state;
 }

@@ -44,6 +44,7 @@ constexpr uint64_t kSampleSeed = 0;
 
 // Refuses to begin where a run is, and to go on where none is.
 void CheckPlace(const TrainRequest& request) {
+  CheckNoFile(request.run);
   const std::vector<CheckpointInfo> checkpoints = ListCheckpoints(request.run);
   if (!request.resume && !checkpoints.empty()) {
     Throw(ErrorCode::kUsage,
@@ -126,7 +127,7 @@ Trainer::Trainer(const TrainRequest& request)
                                       static_cast<uint64_t>(options_.seed))),
       sample_(data_.validation, BatchesOf(options_, BatchOrder::kRandom, kSampleSeed)),
       writer_(request.run),
-      model_(options_.model, options_.compute(), ModelUse::kTraining),
+      model_((request.checked(), options_.model), options_.compute(), ModelUse::kTraining),
       activations_(model_, options_.pass_sequences(), options_.model.seq_len, ModelUse::kTraining,
                    options_.recompute),
       optimizer_(model_, options_),
@@ -380,6 +381,7 @@ Json Train(const TrainRequest& request) {
 }
 
 TrainOptions ReadStoredOptions(const std::string& run) {
+  CheckNoFile(run);
   const std::string path = run + "/" + kOptionsFile;
   if (!FileExists(path)) {
     Throw(ErrorCode::kNotFound,

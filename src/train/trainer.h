@@ -12,6 +12,7 @@
 #ifndef DENSEFORMER_TRAIN_TRAINER_H_
 #define DENSEFORMER_TRAIN_TRAINER_H_
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct TrainRequest {
   TrainOptions options;  // resolved
   bool resume = false;
   std::vector<std::string> forced;  // keys of options that may differ from the run's (--force)
+  // Called once the place and the data are found to be right and the run is locked.
+  std::function<void()> checked = [] {};
 };
 
 // Trains to the last step and returns what it wrote to summary.json. On SIGINT or SIGTERM (where
