@@ -81,3 +81,6 @@ build() {
   (cd "$root" && cmake --build --preset "$1" --parallel "${DENSEFORMER_JOBS:-$(build_jobs)}") ||
     die "building build/$1 failed"
 }
+
+# json_value FILE KEY: the first number of that name in a JSON file that has one value a line.
+json_value() { sed -n "s/^ *\"$2\": \(-\{0,1\}[0-9.e+-]*\),\{0,1\}\$/\1/p" "$1" | head -n 1; }
