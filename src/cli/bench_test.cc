@@ -67,6 +67,15 @@ TEST(BenchTest, AnOptionThatWouldDoNothingIsUnknown) {
   }
 }
 
+TEST(BenchTest, MoreThanTheMemoryHoldsIsRefusedBeforeItIsTaken) {
+  for (const char* kind : {"forward", "train"}) {
+    const ProgramResult result = RunProgram({"bench", kind, "--batch", "1000000"});
+    EXPECT_EQ(result.status, 1) << kind;
+    EXPECT_NE(result.err.find("needs about"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("--batch"), std::string::npos) << result.err;
+  }
+}
+
 TEST(BenchTest, DepthsAndPatternsAreRows) {
   const ProgramResult result =
       RunProgram({"bench", "forward", "--preset", "test", "--dwa", "none,2x1", "--depths", "2,4",

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "base/random.h"
 #include "kernels/adamw.h"
@@ -121,9 +122,32 @@ struct TrainVariant {
   RandomBatch data;
 };
 
+// All variants are in memory at once, each with its own weights; moments are shared.
+void RequireBenchMemory(const ModelBenchOptions& options, ModelUse use) {
+  int64_t bytes = 0, moments = 0;
+  for (int depth : Depths(options)) {
+    for (const std::string& pattern : options.patterns) {
+      const ModelConfig config = WithPattern(options.config, depth, pattern);
+      const auto memory = [&](bool recompute) {
+        return use == ModelUse::kInference
+                   ? InferenceMemory(config, options.compute, options.batch, options.length)
+                   : TrainingMemory(config, options.compute, options.batch, options.length,
+                                    recompute);
+      };
+      const MemoryUse plain = memory(/*recompute=*/false);
+      bytes += plain.total() - plain.program - plain.moments;
+      if (options.recompute) bytes += memory(/*recompute=*/true).activations;
+      moments = std::max(moments, plain.moments);
+    }
+  }
+  RequireMemory("holding all variants", bytes + moments,
+                "take fewer patterns (--dwa) or depths, or a smaller --batch");
+}
+
 }  // namespace
 
 BenchTable BenchForward(const ModelBenchOptions& options) {
+  RequireBenchMemory(options, ModelUse::kInference);
   std::vector<std::unique_ptr<GemmLimit>> limits;
   std::vector<std::unique_ptr<ForwardVariant>> models;
   std::vector<Variant> variants;
@@ -150,6 +174,7 @@ BenchTable BenchForward(const ModelBenchOptions& options) {
 }
 
 BenchTable BenchTrain(const ModelBenchOptions& options) {
+  RequireBenchMemory(options, ModelUse::kTraining);
   std::vector<std::unique_ptr<GemmLimit>> limits;
   std::vector<std::unique_ptr<TrainVariant>> models;
   std::vector<Variant> variants;

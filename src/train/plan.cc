@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "data/batches.h"
 #include "model/forward.h"
@@ -41,11 +42,22 @@ double TimeStep(const TrainOptions& options, const TrainBatches& batches, Model&
   return seconds;
 }
 
+MemoryUse MemoryOf(const TrainOptions& options) {
+  return TrainingMemory(options.model, options.compute(), options.pass_sequences(),
+                        options.model.seq_len, options.recompute);
+}
+
 }  // namespace
 
 std::string DescribeRecompute(const RecomputeEffect& effect) {
   return fmt::format("{:.0f} % more operations a step, {} less memory",
                      100 * effect.more_operations, Bytes(effect.saved_bytes));
+}
+
+void RequireTrainingMemory(const TrainOptions& options) {
+  std::string remedy = "lower train.batch_size or raise train.accumulate (smaller passes)";
+  if (!options.recompute) remedy += ", or use --recompute";
+  RequireMemory("training", MemoryOf(options).total(), remedy);
 }
 
 TrainPlan MakePlan(const TrainOptions& options) {
@@ -55,12 +67,12 @@ TrainPlan MakePlan(const TrainOptions& options) {
   const TrainBatches batches(
       data.train, {options.model.seq_len, options.batch_size, static_cast<uint64_t>(options.seed),
                    ParseBatchOrder(options.order)});
+  RequireTrainingMemory(options);
   Model model(options.model, compute, ModelUse::kTraining);
   TrainPlan plan;
   plan.parameters = model.table().count();
   plan.dwa_weights = model.table().count(ParameterGroup::kDwa);
-  plan.memory = TrainingMemory(options.model, compute, options.pass_sequences(),
-                               options.model.seq_len, options.recompute);
+  plan.memory = MemoryOf(options);
   plan.recompute =
       EffectOfRecompute(options.model, compute, options.pass_sequences(), options.model.seq_len);
   plan.checkpoint_bytes = 3 * plan.parameters * static_cast<int64_t>(sizeof(float));

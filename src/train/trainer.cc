@@ -126,7 +126,7 @@ Trainer::Trainer(const TrainRequest& request)
       batches_(data_.train, BatchesOf(options_, ParseBatchOrder(options_.order),
                                       static_cast<uint64_t>(options_.seed))),
       sample_(data_.validation, BatchesOf(options_, BatchOrder::kRandom, kSampleSeed)),
-      writer_(request.run),
+      writer_((RequireTrainingMemory(options_), request.run)),
       model_((request.checked(), options_.model), options_.compute(), ModelUse::kTraining),
       activations_(model_, options_.pass_sequences(), options_.model.seq_len, ModelUse::kTraining,
                    options_.recompute),

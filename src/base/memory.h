@@ -1,0 +1,20 @@
+// How much memory this process may still take.
+#ifndef DENSEFORMER_BASE_MEMORY_H_
+#define DENSEFORMER_BASE_MEMORY_H_
+
+#include <cstdint>
+#include <string>
+
+namespace denseformer {
+
+// Bytes that the machine, and the container that this process may live in, can give without
+// swapping; the largest number where the system does not say.
+int64_t AvailableMemory();
+
+// Throws kUnsupported where `bytes` are more than that: the system would rather end the process
+// than refuse. `what` begins the message ("training"), `remedy` says how to need less.
+void RequireMemory(const std::string& what, int64_t bytes, const std::string& remedy);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_BASE_MEMORY_H_
