@@ -20,6 +20,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/exp2-inl.h"
+#include "kernels/gelu_fast.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace denseformer {
@@ -30,7 +31,7 @@ namespace HWY_NAMESPACE {
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V BoundedAbs(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const V t = hn::Abs(x), bound = hn::Set(d, 13.0f);
+  const V t = hn::Abs(x), bound = hn::Set(d, gelu_fast::kBound);
   return hn::IfThenElse(hn::Gt(t, bound), bound, t);
 }
 
@@ -45,8 +46,8 @@ HWY_INLINE V Gelu(D d, V x) {
                    1.15110511f, 1.0f);
     h = hn::Min(hn::Set(d, 125.0f), h);
   } else {
-    h = Polynomial(d, t, -3.28750529e-5f, 7.60217071e-4f, -8.02443762e-3f, 5.32797598e-2f,
-                   4.58904035e-1f, 1.15114864f, 9.99999014e-1f);
+    constexpr const float(&c)[7] = gelu_fast::kTail;
+    h = Polynomial(d, t, c[0], c[1], c[2], c[3], c[4], c[5], c[6]);
   }
   const V tail = hn::Mul(t, PowerOfHalf<kPrecise>(d, h));
   return hn::Sub(hn::Max(hn::Zero(d), x), tail);

@@ -9,6 +9,8 @@
 
 #include <hwy/highway.h>
 
+#include "kernels/gelu_fast.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace denseformer {
 namespace HWY_NAMESPACE {
@@ -29,7 +31,7 @@ HWY_INLINE V PowerOfHalf(D d, V x) {
   const hn::RebindToSigned<D> di;
   // Less x, 1.5 * 2^23 + 127 has n + 127 in its low bits, n = round(-x): shifted into its place the
   // exponent of 2^n.
-  const V magic = hn::Set(d, 12583039.0f);
+  const V magic = hn::Set(d, gelu_fast::kMagic);
   const V shifted = hn::Sub(magic, x);
   const V r = hn::Sub(hn::Sub(magic, shifted), x);  // in [-1/2, 1/2], exact
   const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
@@ -37,8 +39,8 @@ HWY_INLINE V PowerOfHalf(D d, V x) {
     return hn::Mul(scale, Polynomial(d, r, 1.53458087e-4f, 1.33999312e-3f, 9.61848898e-3f,
                                      5.55032878e-2f, 2.40226469e-1f, 6.93147206e-1f, 1.0f));
   } else {
-    return hn::Mul(scale, Polynomial(d, r, 9.57010057e-3f, 5.59178602e-2f, 2.40247449e-1f,
-                                     6.93121815e-1f, 9.99999261e-1f));
+    constexpr const float(&c)[5] = gelu_fast::kPower;
+    return hn::Mul(scale, Polynomial(d, r, c[0], c[1], c[2], c[3], c[4]));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/gelu.h"
 #include "kernels/gemm_amx.h"
 #include "kernels/gemm_onednn.h"
 #include "tensor/storage.h"
@@ -74,9 +75,26 @@ void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bi
   if (w.onednn) {
     OneDnnForward(x, *w.onednn, bias, y);
   } else {
-    AmxMultiply(x, static_cast<const bf16*>(w.forward.data()), weight.out(),
-                bias.empty() ? nullptr : bias.f32(), y);
+    AmxOutput out{.n = weight.out(), .bias = bias.empty() ? nullptr : bias.f32(), .y = y};
+    AmxMultiply(x, static_cast<const bf16*>(w.forward.data()), out);
   }
+}
+
+void LinearGeluForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
+                       const Tensor& fc, const Tensor& gelu) {
+  const PackedWeight::Impl& w = weight.impl();
+  DF_CHECK(gelu.dtype() == w.compute && (fc.empty() || fc.dtype() == w.compute));
+  if (w.onednn) {
+    LinearForward(x, weight, bias, fc.empty() ? gelu : fc);
+    GeluForward(fc.empty() ? gelu : fc, gelu);
+    return;
+  }
+  DF_CHECK(x.dtype() == w.compute && x.cols() == weight.in() && gelu.cols() == weight.out());
+  DF_CHECK(gelu.rows() == x.rows() && (fc.empty() || fc.count() == gelu.count()));
+  if (x.rows() == 0) return;
+  AmxOutput out{.n = weight.out(), .bias = bias.empty() ? nullptr : bias.f32(), .y = fc};
+  out.gelu = gelu;
+  AmxMultiply(x, static_cast<const bf16*>(w.forward.data()), out);
 }
 
 void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx) {
@@ -87,7 +105,7 @@ void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Ten
   if (w.onednn) {
     OneDnnBackwardInput(dy, *w.onednn, dx);
   } else {
-    AmxMultiply(dy, static_cast<const bf16*>(w.backward.data()), weight.in(), nullptr, dx);
+    AmxMultiply(dy, static_cast<const bf16*>(w.backward.data()), {.n = weight.in(), .y = dx});
   }
 }
 

@@ -46,6 +46,11 @@ class PackedWeight {
 void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
                    const Tensor& y);
 
+// fc [N, out] = x W^T (+ bias), gelu [N, out] = GELU(fc), both of the compute dtype, the bits those
+// of LinearForward and GeluForward. fc may be empty where nobody needs it.
+void LinearGeluForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
+                       const Tensor& fc, const Tensor& gelu);
+
 // dx [N, in] = dy [N, out] W. dy has the compute dtype, dx the compute dtype or fp32.
 void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx);
 

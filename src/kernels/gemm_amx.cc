@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/parallel.h"
 #include "kernels/amx.h"
+#include "kernels/gelu_fast.h"
 #include "tensor/storage.h"
 
 // By pragma and after the includes, so that inline functions of other headers keep to the baseline.
@@ -39,6 +40,7 @@ struct Prefetch {
   const bf16* from = nullptr;
   int64_t lines = 0;  // for each step along k
 
+  void Rows() const {}
   void Step(int64_t t) const {
     for (int64_t i = 0; i < lines; ++i) {
       _mm_prefetch(reinterpret_cast<const char*>(from + (t * lines + i) * 32), _MM_HINT_T1);
@@ -47,9 +49,11 @@ struct Prefetch {
 };
 
 // c [32, 32] (rows `stride` floats apart) = or += two left panels times two right panels of `tiles`
-// tiles.
+// tiles. `beside` does other work while the tile unit is busy; in small portions, as only so many
+// instructions can wait for their turn.
+template <class Beside>
 inline void MultiplyBlock(const bf16* a0, const bf16* a1, const bf16* b0, const bf16* b1,
-                          int64_t tiles, const Prefetch& prefetch, bool accumulate, float* c,
+                          int64_t tiles, Beside&& beside, bool accumulate, float* c,
                           int64_t stride) {
   const int64_t bytes = stride * 4;
   if (accumulate) {
@@ -69,10 +73,12 @@ inline void MultiplyBlock(const bf16* a0, const bf16* a1, const bf16* b0, const 
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, b1 + t * kTile, 64);
     _tile_dpbf16ps(1, 4, 7);
+    beside.Rows();
     _tile_loadd(5, a1 + t * kTile, 64);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
-    prefetch.Step(t);
+    beside.Rows();
+    beside.Step(t);
   }
   _tile_stored(0, c, bytes);
   _tile_stored(1, c + kTileRows, bytes);
@@ -82,8 +88,9 @@ inline void MultiplyBlock(const bf16* a0, const bf16* a1, const bf16* b0, const 
 
 // c [16, 32] = one left panel times two right panels: for a few rows, where reading the right
 // operand is all that takes time.
+template <class Beside>
 inline void MultiplyRow(const bf16* a0, const bf16* b0, const bf16* b1, int64_t tiles,
-                        const Prefetch& prefetch, float* c, int64_t stride) {
+                        Beside&& beside, float* c, int64_t stride) {
   _tile_zero(0);
   _tile_zero(1);
   for (int64_t t = 0; t < tiles; ++t) {
@@ -92,7 +99,8 @@ inline void MultiplyRow(const bf16* a0, const bf16* b0, const bf16* b1, int64_t 
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, b1 + t * kTile, 64);
     _tile_dpbf16ps(1, 4, 7);
-    prefetch.Step(t);
+    beside.Rows();
+    beside.Step(t);
   }
   _tile_stored(0, c, stride * 4);
   _tile_stored(1, c + kTileRows, stride * 4);
@@ -240,6 +248,71 @@ void WriteBlock(const float* sums, int64_t stride, int64_t rows, int64_t cols, c
   }
 }
 
+// GELU of 16 values as gelu.cc computes it for bf16, to the same bits (erf-inl.h has the formulas).
+inline __m512 Gelu(__m512 x) {
+  const __m512 t = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(gelu_fast::kBound));
+  __m512 h = _mm512_set1_ps(gelu_fast::kTail[0]);
+  for (int i = 1; i < 7; ++i) h = _mm512_fmadd_ps(h, t, _mm512_set1_ps(gelu_fast::kTail[i]));
+  const __m512 magic = _mm512_set1_ps(gelu_fast::kMagic), shifted = _mm512_sub_ps(magic, h);
+  const __m512 r = _mm512_sub_ps(_mm512_sub_ps(magic, shifted), h);
+  const __m512 scale = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(shifted), 23));
+  __m512 p = _mm512_set1_ps(gelu_fast::kPower[0]);
+  for (int i = 1; i < 5; ++i) p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(gelu_fast::kPower[i]));
+  const __m512 tail = _mm512_mul_ps(t, _mm512_mul_ps(scale, p));
+  return _mm512_sub_ps(_mm512_max_ps(_mm512_setzero_ps(), x), tail);
+}
+
+// A finished block of up to 32 x 32 sums that goes to y and gelu at (row, column) while the tile
+// unit computes the next one.
+class GeluBeside {
+ public:
+  GeluBeside() = default;
+  GeluBeside(const float* sums, int64_t rows, int64_t cols, const AmxOutput& out, int64_t row,
+             int64_t column, int64_t tiles)
+      : sums_(sums), rows_(rows), n_(out.n), portion_(DivUp(kBlock, 2 * tiles)) {
+    const int64_t at = row * n_ + column;
+    if (!out.y.empty()) y_ = out.y.As<bf16>() + at;
+    gelu_ = out.gelu.As<bf16>() + at;
+    mask_ = FirstLanes32(cols);
+    if (out.bias == nullptr) return;
+    bias_low_ = _mm512_maskz_loadu_ps(FirstLanes(cols), out.bias + column);
+    bias_high_ =
+        _mm512_maskz_loadu_ps(FirstLanes(std::max<int64_t>(0, cols - 16)), out.bias + column + 16);
+  }
+
+  void set_prefetch(const Prefetch& prefetch) { prefetch_ = prefetch; }
+  void Step(int64_t t) const { prefetch_.Step(t); }
+  void Rows() {
+    for (const int64_t end = std::min(next_ + portion_, rows_); next_ < end; ++next_) Row(next_);
+  }
+  void Finish() {
+    for (; next_ < rows_; ++next_) Row(next_);
+  }
+
+ private:
+  // The sums are rounded before GELU, so that the bits are those of separate passes.
+  inline __attribute__((always_inline)) void Row(int64_t r) const {
+    const __m512 low = _mm512_add_ps(_mm512_load_ps(sums_ + r * kBlock), bias_low_);
+    const __m512 high = _mm512_add_ps(_mm512_load_ps(sums_ + r * kBlock + 16), bias_high_);
+    const __m512i y = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    if (y_ != nullptr) _mm512_mask_storeu_epi16(y_ + r * n_, mask_, y);
+    const __m512 gelu_low = Gelu(Expand(_mm512_castsi512_si256(y)));
+    const __m512 gelu_high = Gelu(Expand(_mm512_extracti64x4_epi64(y, 1)));
+    _mm512_mask_storeu_epi16(gelu_ + r * n_, mask_,
+                             (__m512i)_mm512_cvtne2ps_pbh(gelu_high, gelu_low));
+  }
+  static __m512 Expand(__m256i half) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+  }
+
+  const float* sums_ = nullptr;  // rows kBlock apart
+  int64_t next_ = 0, rows_ = 0, n_ = 0, portion_ = 1;
+  bf16 *y_ = nullptr, *gelu_ = nullptr;
+  __mmask32 mask_ = 0;
+  __m512 bias_low_ = {}, bias_high_ = {};
+  Prefetch prefetch_;
+};
+
 // What a thread computes: rows [row, row + rows) and panels [panel, panel + panels) of the right
 // operand.
 struct Part {
@@ -253,10 +326,13 @@ int64_t LeftRows(int64_t tiles, int64_t rows) {
   return std::min(most, DivUp(rows, kBlock) * kBlock);
 }
 
-// Packed left rows times panels [panel, panel + panels) of `right`, to rows [row, row + rows) of y.
-void MultiplyPanels(const bf16* left, int64_t tiles, const bf16* right, const float* bias,
-                    const Tensor& y, const Part& part) {
-  alignas(64) float sums[kBlock * kBlock];
+// Packed left rows times panels [panel, panel + panels) of `right`, to rows [row, row + rows).
+template <bool kGelu>
+void MultiplyPanels(const bf16* left, int64_t tiles, const bf16* right, const AmxOutput& out,
+                    const Part& part) {
+  alignas(64) float sums[kGelu ? 2 : 1][kBlock * kBlock];  // of this block, of the one before
+  int now = 0;
+  GeluBeside gelu;
   const int64_t left_panels = DivUp(part.rows, kTileRows), blocks = DivUp(left_panels, 2);
   const int64_t end = part.panel + part.panels;
   for (int64_t panel = part.panel; panel < end; panel += 2) {
@@ -264,24 +340,36 @@ void MultiplyPanels(const bf16* left, int64_t tiles, const bf16* right, const fl
     // A lone last panel is multiplied twice; the second result is not written.
     const bf16* b1 = panel + 1 < end ? b0 + tiles * kTile : b0;
     const bf16* next = panel + 3 < end ? b0 + 2 * tiles * kTile : nullptr;
-    const int64_t column = panel * kTileRows, cols = std::min(kBlock, y.cols() - column);
+    const int64_t column = panel * kTileRows, cols = std::min(kBlock, out.n - column);
     for (int64_t p = 0; p < left_panels; p += 2) {
       const bf16* a0 = left + p * tiles * kTile;
       const Prefetch prefetch = ShareOfPanels(next, tiles, p / 2, blocks);
-      if (p + 1 < left_panels) {
-        MultiplyBlock(a0, a0 + tiles * kTile, b0, b1, tiles, prefetch, false, sums, kBlock);
+      const auto multiply = [&](auto& beside) {
+        if (p + 1 < left_panels) {
+          MultiplyBlock(a0, a0 + tiles * kTile, b0, b1, tiles, beside, false, sums[now], kBlock);
+        } else {
+          MultiplyRow(a0, b0, b1, tiles, beside, sums[now], kBlock);
+        }
+      };
+      const int64_t row = part.row + p * kTileRows;
+      const int64_t rows = std::min(kBlock, part.rows - p * kTileRows);
+      if constexpr (kGelu) {
+        gelu.set_prefetch(prefetch);
+        multiply(gelu);
+        gelu.Finish();
+        gelu = GeluBeside(sums[now], rows, cols, out, row, column, tiles);
+        now = 1 - now;
       } else {
-        MultiplyRow(a0, b0, b1, tiles, prefetch, sums, kBlock);
+        multiply(prefetch);
+        WriteBlock(sums[now], kBlock, rows, cols, out.bias, out.y, row, column);
       }
-      WriteBlock(sums, kBlock, std::min(kBlock, part.rows - p * kTileRows), cols, bias, y,
-                 part.row + p * kTileRows, column);
     }
   }
+  gelu.Finish();
 }
 
-// One part of y = x * right. The left rows are packed once and stay in L2.
-void MultiplyPart(const Tensor& x, const bf16* right, const float* bias, const Tensor& y,
-                  const Part& part) {
+// One part of x * right. The left rows are packed once and stay in L2.
+void MultiplyPart(const Tensor& x, const bf16* right, const AmxOutput& out, const Part& part) {
   const int64_t k = x.cols(), tiles = DivUp(k, kTileK), block_rows = LeftRows(tiles, part.rows);
   thread_local Storage left_storage;
   bf16* left = Scratch<bf16>(left_storage, block_rows * tiles * kTileK);
@@ -292,7 +380,12 @@ void MultiplyPart(const Tensor& x, const bf16* right, const float* bias, const T
       PackLeftPanel(x.As<const bf16>() + (row + p * kTileRows) * k,
                     std::min(kTileRows, rows - p * kTileRows), k, left + p * tiles * kTile);
     }
-    MultiplyPanels(left, tiles, right, bias, y, {row, rows, part.panel, part.panels});
+    const Part now{row, rows, part.panel, part.panels};
+    if (out.gelu.empty()) {
+      MultiplyPanels<false>(left, tiles, right, out, now);
+    } else {
+      MultiplyPanels<true>(left, tiles, right, out, now);
+    }
   }
 }
 
@@ -300,7 +393,7 @@ void MultiplyPart(const Tensor& x, const bf16* right, const float* bias, const T
 void AccumulateEdge(const bf16* a0, const bf16* a1, const bf16* b0, const bf16* b1, int64_t tiles,
                     int64_t rows, int64_t cols, float* to, int64_t stride) {
   alignas(64) float sums[kBlock * kBlock];
-  MultiplyBlock(a0, a1, b0, b1, tiles, {}, false, sums, kBlock);
+  MultiplyBlock(a0, a1, b0, b1, tiles, Prefetch(), false, sums, kBlock);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t i = 0; i < cols; ++i) to[r * stride + i] += sums[r * kBlock + i];
   }
@@ -371,18 +464,17 @@ void AmxPackPlain(const float* w, int64_t k, int64_t n, bf16* to) {
   });
 }
 
-void AmxMultiply(const Tensor& x, const bf16* right, int64_t n, const float* bias,
-                 const Tensor& y) {
-  const int64_t m = x.rows(), pairs = DivUp(n, kBlock), panels = DivUp(n, kTileRows);
+void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out) {
+  const int64_t m = x.rows(), pairs = DivUp(out.n, kBlock), panels = DivUp(out.n, kTileRows);
   // Rows are shared out where there are enough of them; else columns.
   if (m >= 2 * kBlock * NumThreads()) {
     ParallelFor(DivUp(m, kBlock), 1, [&](int64_t begin, int64_t end, int) {
-      MultiplyPart(x, right, bias, y,
+      MultiplyPart(x, right, out,
                    {begin * kBlock, std::min(m, end * kBlock) - begin * kBlock, 0, panels});
     });
   } else {
     ParallelFor(pairs, 1, [&](int64_t begin, int64_t end, int) {
-      MultiplyPart(x, right, bias, y, {0, m, 2 * begin, std::min(panels, 2 * end) - 2 * begin});
+      MultiplyPart(x, right, out, {0, m, 2 * begin, std::min(panels, 2 * end) - 2 * begin});
     });
   }
 }

@@ -27,8 +27,16 @@ void AmxPackTransposed(const float* w, int64_t n, int64_t k, bf16* to);
 // Packs W [k, n] fp32 as the right operand of x W.
 void AmxPackPlain(const float* w, int64_t k, int64_t n, bf16* to);
 
-// y [M, n] = x [M, k] * right (+ bias [n], may be null). x bf16; y fp32 or bf16; contiguous rows.
-void AmxMultiply(const Tensor& x, const bf16* right, int64_t n, const float* bias, const Tensor& y);
+// What becomes of the sums s [M, n] of a product; rows are contiguous.
+struct AmxOutput {
+  int64_t n = 0;
+  const float* bias = nullptr;  // [n] or null
+  Tensor y = {};                // s + bias: fp32 or bf16; with gelu bf16, or empty
+  Tensor gelu = {};             // bf16 or empty: GELU(y), y rounded to bf16
+};
+
+// x [M, k] bf16 * right to `out`.
+void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out);
 
 // c [m, n] fp32 += a^T b with a [rows, m], b [rows, n] bf16.
 void AmxAccumulateTransposed(const Tensor& a, const Tensor& b, const Tensor& c);

@@ -10,6 +10,7 @@
 
 #include "base/parallel.h"
 #include "base/random.h"
+#include "kernels/gelu.h"
 #include "tensor/storage.h"
 
 namespace denseformer {
@@ -118,8 +119,8 @@ TEST_P(Gemm, WeightAndBiasGradientAreAddedTo) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  const int64_t shapes[][3] = {{1, 1, 1},    {3, 5, 7},      {33, 24, 40},
-                               {65, 96, 32}, {256, 128, 64}, {7, 1000, 48}};
+  const int64_t shapes[][3] = {{1, 1, 1},      {3, 5, 7},     {33, 24, 40},    {65, 96, 32},
+                               {256, 128, 64}, {7, 1000, 48}, {300, 200, 1100}};
   for (const auto& s : shapes) {
     cases.push_back({s[0], s[1], s[2], DType::kF32, DType::kF32, true});
     cases.push_back({s[0], s[1], s[2], DType::kBF16, DType::kF32, false});
@@ -129,6 +130,33 @@ std::vector<Case> Cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gemm, ::testing::ValuesIn(Cases()));
+
+// The bits of the product and GELU in two passes, whatever finishes the block; also of what is not
+// a number.
+TEST_P(Gemm, WithGelu) {
+  const Case& c = GetParam();
+  Operand x(c.compute, {c.rows, c.in}, 1), w(DType::kF32, {c.out, c.in}, 2);
+  Operand bias(DType::kF32, {c.out}, 3);
+  for (int64_t i = 0; i < c.out; ++i) bias.Set(i, static_cast<float>(bias.At(i)) * 4);
+  bias.Set(0, std::nanf(""));
+  bias.Set(c.out / 2, HUGE_VALF);
+  bias.Set(c.out - 1, -HUGE_VALF);
+  PackedWeight packed(w.tensor, c.compute, false);
+  packed.Refresh();
+  const Shape shape{c.rows, c.out};
+  for (const Tensor& b : {Tensor(), bias.tensor}) {
+    Operand fc(c.compute, shape, 4), gelu(c.compute, shape, 5), fused_fc(c.compute, shape, 6),
+        fused(c.compute, shape, 7), alone(c.compute, shape, 8);
+    LinearForward(x.tensor, packed, b, fc.tensor);
+    GeluForward(fc.tensor, gelu.tensor);
+    LinearGeluForward(x.tensor, packed, b, fused_fc.tensor, fused.tensor);
+    LinearGeluForward(x.tensor, packed, b, Tensor(), alone.tensor);
+    const size_t bytes = fc.tensor.bytes();
+    EXPECT_EQ(0, std::memcmp(fc.tensor.raw(), fused_fc.tensor.raw(), bytes));
+    EXPECT_EQ(0, std::memcmp(gelu.tensor.raw(), fused.tensor.raw(), bytes));
+    EXPECT_EQ(0, std::memcmp(gelu.tensor.raw(), alone.tensor.raw(), bytes));
+  }
+}
 
 TEST(GemmThreads, WeightGradientHasTheSameBits) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
@@ -152,6 +180,7 @@ TEST(GemmEmpty, NoRowsIsNoWork) {
   PackedWeight packed(w.tensor, DType::kF32, true);
   const Tensor empty = none.tensor.Rows(0, 0);
   LinearForward(empty, packed, Tensor(), empty);
+  LinearGeluForward(empty, packed, Tensor(), empty, empty);
   LinearBackwardInput(empty, packed, empty);
   LinearBackwardWeight(empty, empty, w.tensor);
 }

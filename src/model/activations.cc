@@ -128,8 +128,8 @@ void Activations::LayOutBlock(BlockActivations& block) {
   block.ln_2_mean = arena_->Allocate(DType::kF32, {rows()});
   block.ln_2_rstd = arena_->Allocate(DType::kF32, {rows()});
   block.ln_2 = Rows(compute_, D);
-  block.fc = Rows(compute_, 4 * D);
-  block.gelu = training() ? Rows(compute_, 4 * D) : block.fc;
+  if (training()) block.fc = Rows(compute_, 4 * D);
+  block.gelu = Rows(compute_, 4 * D);
 }
 
 void Activations::LayOutDepth() {

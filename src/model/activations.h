@@ -36,7 +36,7 @@ struct BlockActivations {
   Tensor x_mid;                 // [N, D] fp32, between attention and MLP
   Tensor ln_2_mean, ln_2_rstd;  // [N]
   Tensor ln_2;                  // [N, D] compute
-  Tensor fc;                    // [N, 4D] compute, before GELU
+  Tensor fc;                    // [N, 4D] compute, before GELU; training only
   Tensor gelu;                  // [N, 4D] compute
 };
 

@@ -8,7 +8,6 @@
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
-#include "kernels/gelu.h"
 #include "kernels/layernorm.h"
 #include "kernels/rotary.h"
 #include "model/head.h"
@@ -38,8 +37,7 @@ void BlockToGelu(const Model& model, int i, const DropoutOptions& dropout, Atten
   middle.norm = {w.ln_2_weight, w.ln_2_bias, b.ln_2, b.ln_2_mean, b.ln_2_rstd};
   BoundaryForward(middle);
 
-  LinearForward(b.ln_2, packed.fc, w.fc_bias, b.fc);
-  GeluForward(b.fc, b.gelu);
+  LinearGeluForward(b.ln_2, packed.fc, w.fc_bias, b.fc, b.gelu);
 }
 
 // Block i up to what its second branch adds to the stream (a.delta).

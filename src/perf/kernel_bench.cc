@@ -9,6 +9,7 @@
 #include "denseformer/tokenizer.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/gelu.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_onednn.h"
 #include "model/parameters.h"
@@ -68,6 +69,41 @@ struct BlockProducts {
   Filled master, x, y, gradient;
   PackedWeight weight;
   OneDnnWeight onednn;
+};
+
+// The products before and behind GELU, with it in a pass of its own and in one.
+struct GeluProducts {
+  explicit GeluProducts(const KernelBenchOptions& options)
+      : D(options.config.n_embd),
+        rows(options.rows),
+        flops(8.0 * static_cast<double>(rows * D) * static_cast<double>(D)),
+        up(options, 4 * D, D, rows),
+        down(options, D, 4 * D, rows),
+        bias(DType::kF32, {4 * D}) {}
+
+  std::vector<Variant> Variants() {
+    const Tensor x = up.x.tensor, fc = up.y.tensor, gelu = down.x.tensor;
+    const std::string forward = fmt::format("{} x {} x {} forward", rows, 4 * D, D);
+    return {{forward + ", then GELU",
+             [=, this] {
+               LinearForward(x, up.weight, bias.tensor, fc);
+               GeluForward(fc, gelu);
+             }},
+            {forward + " with GELU",
+             [=, this] { LinearGeluForward(x, up.weight, bias.tensor, fc, gelu); }},
+            {forward + ", then GELU in place",
+             [=, this] {
+               LinearForward(x, up.weight, bias.tensor, gelu);
+               GeluForward(gelu, gelu);
+             }},
+            {forward + " with GELU alone",
+             [=, this] { LinearGeluForward(x, up.weight, bias.tensor, Tensor(), gelu); }}};
+  }
+
+  int64_t D, rows;
+  double flops;
+  BlockProducts up, down;
+  Filled bias;
 };
 
 std::vector<std::pair<int64_t, int64_t>> BlockShapes(const ModelConfig& config) {
@@ -141,10 +177,20 @@ BenchTable BenchGemm(const KernelBenchOptions& options) {
     flops.insert(flops.end(), 6, work);
     flops.push_back(0);
   }
+  const size_t plain = variants.size();
+  GeluProducts gelu(options);
+  for (Variant& variant : gelu.Variants()) {
+    variants.push_back(std::move(variant));
+    flops.push_back(gelu.flops);
+  }
   BenchTable table =
       MakeTable("matrix products", Interleave(variants, options.interleave), 0, "flops");
   for (size_t r = 0; r < table.rows.size(); ++r) {
     table.rows[r].work = flops[r];
+    if (r >= plain) {
+      if ((r - plain) % 2 == 1) table.rows[r].baseline = static_cast<int>(r) - 1;
+      continue;
+    }
     if (r % 7 % 2 == 1 && r % 7 < 6) table.rows[r].baseline = static_cast<int>(r) - 1;
     if (r % 7 == 6) table.rows[r].baseline = static_cast<int>(r) - 5;
   }
