@@ -262,7 +262,7 @@ inline __m512 Gelu(__m512 x) {
   return _mm512_sub_ps(_mm512_max_ps(_mm512_setzero_ps(), x), tail);
 }
 
-// A finished block of up to 32 x 32 sums that goes to y and gelu at (row, column) while the tile
+// A finished block of up to 32 x 32 sums whose GELU goes to (row, column) while the tile
 // unit computes the next one.
 class GeluBeside {
  public:
@@ -271,7 +271,6 @@ class GeluBeside {
              int64_t column, int64_t tiles)
       : sums_(sums), rows_(rows), n_(out.n), portion_(DivUp(kBlock, 2 * tiles)) {
     const int64_t at = row * n_ + column;
-    if (!out.y.empty()) y_ = out.y.As<bf16>() + at;
     gelu_ = out.gelu.As<bf16>() + at;
     mask_ = FirstLanes32(cols);
     if (out.bias == nullptr) return;
@@ -295,7 +294,6 @@ class GeluBeside {
     const __m512 low = _mm512_add_ps(_mm512_load_ps(sums_ + r * kBlock), bias_low_);
     const __m512 high = _mm512_add_ps(_mm512_load_ps(sums_ + r * kBlock + 16), bias_high_);
     const __m512i y = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-    if (y_ != nullptr) _mm512_mask_storeu_epi16(y_ + r * n_, mask_, y);
     const __m512 gelu_low = Gelu(Expand(_mm512_castsi512_si256(y)));
     const __m512 gelu_high = Gelu(Expand(_mm512_extracti64x4_epi64(y, 1)));
     _mm512_mask_storeu_epi16(gelu_ + r * n_, mask_,
@@ -307,7 +305,7 @@ class GeluBeside {
 
   const float* sums_ = nullptr;  // rows kBlock apart
   int64_t next_ = 0, rows_ = 0, n_ = 0, portion_ = 1;
-  bf16 *y_ = nullptr, *gelu_ = nullptr;
+  bf16* gelu_ = nullptr;
   __mmask32 mask_ = 0;
   __m512 bias_low_ = {}, bias_high_ = {};
   Prefetch prefetch_;

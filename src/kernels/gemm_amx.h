@@ -31,8 +31,8 @@ void AmxPackPlain(const float* w, int64_t k, int64_t n, bf16* to);
 struct AmxOutput {
   int64_t n = 0;
   const float* bias = nullptr;  // [n] or null
-  Tensor y = {};                // s + bias: fp32 or bf16; with gelu bf16, or empty
-  Tensor gelu = {};             // bf16 or empty: GELU(y), y rounded to bf16
+  Tensor y = {};                // s + bias: fp32 or bf16; or
+  Tensor gelu = {};             // GELU(s + bias rounded to bf16): bf16
 };
 
 // x [M, k] bf16 * right to `out`.
