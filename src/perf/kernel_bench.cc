@@ -78,10 +78,11 @@ struct GeluProducts {
         rows(options.rows),
         flops(8.0 * static_cast<double>(rows * D) * static_cast<double>(D)),
         up(options, 4 * D, D, rows),
-        bias(DType::kF32, {4 * D}) {}
+        bias(DType::kF32, {4 * D}),
+        fused(options.compute, {rows, 4 * D}) {}
 
   std::vector<Variant> Variants() {
-    const Tensor x = up.x.tensor, gelu = up.y.tensor;
+    const Tensor x = up.x.tensor, gelu = up.y.tensor, other = fused.tensor;
     const std::string forward = fmt::format("{} x {} x {} forward", rows, 4 * D, D);
     return {{forward + ", then GELU",
              [=, this] {
@@ -89,13 +90,13 @@ struct GeluProducts {
                GeluForward(gelu, gelu);
              }},
             {forward + " with GELU",
-             [=, this] { LinearGeluForward(x, up.weight, bias.tensor, Tensor(), gelu); }}};
+             [=, this] { LinearGeluForward(x, up.weight, bias.tensor, Tensor(), other); }}};
   }
 
   int64_t D, rows;
   double flops;
   BlockProducts up;
-  Filled bias;
+  Filled bias, fused;  // a result each, so that neither finds its own in cache
 };
 
 std::vector<std::pair<int64_t, int64_t>> BlockShapes(const ModelConfig& config) {
