@@ -30,7 +30,7 @@ std::vector<std::string> StudyNames() { return {std::begin(kStudies), std::end(k
 // NAME.json, NAME.csv and the charts of one study in a directory.
 void Write(const std::string& directory, const std::string& run, const StudyJson& study) {
   const std::string name = study["study"];
-  fs::create_directories(directory);
+  MakeOutputDirectory(directory);
   WriteFileAtomic(directory + "/" + name + ".json",
                   study.dump(1, ' ', false, StudyJson::error_handler_t::replace) + "\n");
   WriteFileAtomic(directory + "/" + name + ".csv", StudyCsv(study));

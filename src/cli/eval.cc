@@ -31,11 +31,13 @@ struct EvalCall {
 // The token file to read: --data, or the validation file of the run.
 std::string StreamOf(const EvalCall& call) {
   const std::string run = FindRun(call.run);
-  if (call.data.empty() && !FileExists(run + "/" + kOptionsFile)) {
-    Throw(ErrorCode::kUsage, "eval: {} does not say what it was trained on (no {}); give --data",
-          run, kOptionsFile);
+  std::string data = call.data;
+  if (data.empty() && FileExists(run + "/" + kOptionsFile)) data = ReadStoredOptions(run).data;
+  if (data.empty()) {
+    Throw(ErrorCode::kUsage,
+          "eval: {} does not say what it was trained on (data.path in {}); give --data", run,
+          kOptionsFile);
   }
-  const std::string data = call.data.empty() ? ReadStoredOptions(run).data : call.data;
   return std::filesystem::is_directory(data) ? data + "/" + kValidationFile : data;
 }
 

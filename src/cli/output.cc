@@ -1,6 +1,7 @@
 #include "cli/output.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -22,6 +23,12 @@ void FlushStdout() {
 void PrintJson(const nlohmann::ordered_json& result) {
   using Json = nlohmann::ordered_json;
   WriteStdout(result.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n");
+}
+
+void MakeOutputDirectory(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) ThrowErrno(error.value(), "cannot make the directory {}", path);
 }
 
 }  // namespace denseformer

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +16,9 @@ namespace denseformer {
 void WriteStdout(std::string_view text);
 // Pushes out what is buffered; main calls it once more at the end.
 void FlushStdout();
+
+// The directory for a command's files, made with its parents; throws kIo where it cannot be.
+void MakeOutputDirectory(const std::string& path);
 
 template <class... Args>
 void Print(fmt::format_string<Args...> format, Args&&... args) {

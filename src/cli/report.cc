@@ -80,7 +80,7 @@ void Report(const Options& options, const CommonOptions& common) {
   WriteFileAtomic(options.out, MakeReport(input));
   size_t charts = 0;
   if (!options.svg.empty()) {
-    fs::create_directories(options.svg);
+    MakeOutputDirectory(options.svg);
     for (const Chart& chart : ReportCharts(input)) {
       WriteFileAtomic(options.svg + "/" + ChartId(chart) + ".svg",
                       DrawSvg(chart, /*standalone=*/true));

@@ -117,10 +117,23 @@ TEST_F(RunPathTest, ADamagedConfigurationIsNamed) {
 
 TEST_F(RunPathTest, EvalAsksForDataWhereTheRunNamesNone) {
   Train();
+  WriteFileAtomic(run_ + "/train.toml", "");
+  const ProgramResult empty = RunProgram({"eval", run_, "--quiet"});
+  EXPECT_EQ(empty.status, 2);
+  EXPECT_TRUE(Contains(empty.err, "give --data")) << empty.err;
   std::filesystem::remove(run_ + "/train.toml");
-  const ProgramResult result = RunProgram({"eval", run_, "--quiet"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_TRUE(Contains(result.err, "give --data")) << result.err;
+  const ProgramResult missing = RunProgram({"eval", run_, "--quiet"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_TRUE(Contains(missing.err, "give --data")) << missing.err;
+}
+
+TEST_F(RunPathTest, AFileIsNoPlaceForResults) {
+  Train();
+  const std::string file = scratch_ / "file";
+  WriteFileAtomic(file, "text");
+  const ProgramResult analyze = RunProgram({"analyze", run_, "--study", "cosine", "-o", file});
+  EXPECT_EQ(analyze.status, 1);
+  EXPECT_TRUE(Contains(analyze.err, "error: cannot make the directory " + file)) << analyze.err;
 }
 
 }  // namespace
