@@ -49,12 +49,12 @@ TEST(CliTest, ThreadsSpinForAShortTimeUnlessTheUserSaysOtherwise) {
                "unset OMP_WAIT_POLICY GOMP_SPINCOUNT; export OMP_DISPLAY_ENV=verbose; " + prefix)
         .err;
   };
-  EXPECT_TRUE(Contains(settings(""), "GOMP_SPINCOUNT = '200'"));
+  EXPECT_TRUE(Contains(settings(""), "GOMP_SPINCOUNT = '2000'"));
   const std::string chosen = settings("export GOMP_SPINCOUNT=7; ");
   EXPECT_TRUE(Contains(chosen, "GOMP_SPINCOUNT = '7'")) << chosen;
-  EXPECT_FALSE(Contains(chosen, "GOMP_SPINCOUNT = '200'")) << chosen;
+  EXPECT_FALSE(Contains(chosen, "GOMP_SPINCOUNT = '2000'")) << chosen;
   const std::string passive = settings("export OMP_WAIT_POLICY=passive; ");
-  EXPECT_FALSE(Contains(passive, "GOMP_SPINCOUNT = '200'")) << passive;
+  EXPECT_FALSE(Contains(passive, "GOMP_SPINCOUNT = '2000'")) << passive;
 }
 
 TEST(CliTest, WrongCallsGetOneLineAndStatus2) {
