@@ -19,6 +19,9 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Elements that are fetched ahead of the loop: more than the hardware's own prefetching does.
+constexpr int64_t kAhead = 1024;
+
 // The corrections of the bias are folded into two factors, computed in fp64:
 //   rate / (1 - b1^t) for m, and 1 / sqrt(1 - b2^t) for sqrt(v).
 void UpdateRange(const AdamWStep& step, float* HWY_RESTRICT w, float* HWY_RESTRICT g,
@@ -33,6 +36,7 @@ void UpdateRange(const AdamWStep& step, float* HWY_RESTRICT w, float* HWY_RESTRI
   const auto root = hn::Set(d, static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))));
   const auto epsilon = hn::Set(d, step.epsilon);
   ForEachVector(d, n, [&](int64_t i, auto lanes) HWY_ATTR {
+    for (const float* array : {w, g, m, v}) __builtin_prefetch(array + i + kAhead, /*rw=*/1);
     const auto gradient = hn::Mul(LoadLanes(d, g + i, lanes), scale);
     const auto m1 = hn::MulAdd(keep1, LoadLanes(d, m + i, lanes), hn::Mul(take1, gradient));
     const auto square = hn::Mul(hn::Mul(take2, gradient), gradient);
@@ -54,6 +58,8 @@ double SquaresOfRange(const float* x, int64_t n) {
   const auto at = [&](int64_t i) HWY_ATTR { return hn::PromoteTo(dd, hn::LoadU(d, x + i)); };
   int64_t i = 0;
   for (; i + 4 * step <= n; i += 4 * step) {
+    __builtin_prefetch(x + i + kAhead);
+    __builtin_prefetch(x + i + kAhead + 2 * step);
     const auto a = at(i), b = at(i + step), c = at(i + 2 * step), e = at(i + 3 * step);
     sum0 = hn::MulAdd(a, a, sum0);
     sum1 = hn::MulAdd(b, b, sum1);

@@ -13,7 +13,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_onednn.h"
 #include "model/parameters.h"
-#include "perf/memory_limit.h"
+#include "kernels/memory_limit.h"
 #include "tensor/storage.h"
 
 namespace denseformer {

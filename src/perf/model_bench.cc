@@ -15,7 +15,7 @@
 #include "model/forward.h"
 #include "model/gemm_limit.h"
 #include "model/summary.h"
-#include "perf/memory_limit.h"
+#include "kernels/memory_limit.h"
 
 namespace denseformer {
 namespace {

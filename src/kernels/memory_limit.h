@@ -1,6 +1,6 @@
-// Limits of the memory: loops that only read, or read and write, on all threads.
-#ifndef DENSEFORMER_PERF_MEMORY_LIMIT_H_
-#define DENSEFORMER_PERF_MEMORY_LIMIT_H_
+// Limits of the memory, for benchmarks: loops that only read, or read and write, on all threads.
+#ifndef DENSEFORMER_KERNELS_MEMORY_LIMIT_H_
+#define DENSEFORMER_KERNELS_MEMORY_LIMIT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,4 +16,4 @@ void TouchFour(std::span<float> a, std::span<float> b, std::span<float> c, std::
 
 }  // namespace denseformer
 
-#endif  // DENSEFORMER_PERF_MEMORY_LIMIT_H_
+#endif  // DENSEFORMER_KERNELS_MEMORY_LIMIT_H_
