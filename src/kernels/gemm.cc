@@ -62,8 +62,8 @@ void PackedWeight::Refresh() {
     return;
   }
   const float* w = impl_->master.f32();
-  AmxPackTransposed(w, out(), in(), static_cast<bf16*>(impl_->forward.data()));
-  if (impl_->for_backward) AmxPackPlain(w, out(), in(), static_cast<bf16*>(impl_->backward.data()));
+  AmxPack(w, out(), in(), static_cast<bf16*>(impl_->forward.data()),
+          impl_->for_backward ? static_cast<bf16*>(impl_->backward.data()) : nullptr);
 }
 
 void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,

@@ -217,6 +217,16 @@ void PackLeftPanel(const bf16* from, int64_t rows, int64_t k, bf16* to) {
   }
 }
 
+// Elements of a row ahead of the block that is packed.
+constexpr int64_t kPackAhead = 128;
+
+void PrefetchRows(const float* from, int64_t rows, int64_t stride) {
+  for (int64_t r = 0; r < rows; ++r) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + r * stride), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(from + r * stride + 16), _MM_HINT_T0);
+  }
+}
+
 // Scratch memory of this thread that only grows.
 template <class T>
 T* Scratch(Storage& storage, int64_t count) {
@@ -436,29 +446,34 @@ int64_t AmxPackedSize(int64_t n, int64_t k) {
   return DivUp(n, kTileRows) * DivUp(k, kTileK) * kTile;
 }
 
-void AmxPackTransposed(const float* w, int64_t n, int64_t k, bf16* to) {
-  const int64_t tiles = DivUp(k, kTileK);
-  ParallelFor(DivUp(n, kTileRows), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      for (int64_t t = 0; t < tiles; ++t) {
-        __m512i rows[16];
-        for (int64_t r = 0; r < kTileRows; ++r) {
-          const int64_t row = panel * kTileRows + r;
-          rows[r] = row < n ? LoadRounded(w + row * k + t * kTileK, k - t * kTileK)
-                            : _mm512_setzero_si512();
+void AmxPack(const float* w, int64_t out, int64_t in, bf16* forward, bf16* backward) {
+  const int64_t in_tiles = DivUp(in, kTileK), out_tiles = DivUp(out, kTileK);
+  // Blocks of 32 x 32: both copies are made from one reading of the master.
+  ParallelFor(out_tiles, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t o = begin; o < end; ++o) {
+      for (int64_t i = 0; i < in_tiles; ++i) {
+        const float* block = w + o * kTileK * in + i * kTileK;
+        const int64_t rows = std::min(kTileK, out - o * kTileK),
+                      cols = std::min(kTileK, in - i * kTileK);
+        PrefetchRows(block + kPackAhead, rows, in);
+        for (int64_t half = 0; half * kTileRows < rows; ++half) {
+          __m512i tile[16];
+          for (int64_t r = 0; r < kTileRows; ++r) {
+            const int64_t row = half * kTileRows + r;
+            tile[r] = row < rows ? LoadRounded(block + row * in, cols) : _mm512_setzero_si512();
+          }
+          Transpose16(tile);
+          StoreTile(tile, forward + ((2 * o + half) * in_tiles + i) * kTile);
         }
-        Transpose16(rows);
-        StoreTile(rows, to + (panel * tiles + t) * kTile);
+        if (backward == nullptr) continue;
+        for (int64_t half = 0; half * kTileRows < cols; ++half) {
+          __m512i tile[16];
+          const int64_t column = half * kTileRows;
+          LoadPairs(block + column, in, rows, std::min(kTileRows, cols - column), tile);
+          StoreTile(tile, backward + ((2 * i + half) * out_tiles + o) * kTile);
+        }
       }
     }
-  });
-}
-
-void AmxPackPlain(const float* w, int64_t k, int64_t n, bf16* to) {
-  const int64_t tiles = DivUp(k, kTileK);
-  ParallelFor(DivUp(n, kTileRows), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t panel = begin; panel < end; ++panel)
-      PackRightPanel(w, k, n, panel, to + panel * tiles * kTile);
   });
 }
 

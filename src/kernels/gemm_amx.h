@@ -22,10 +22,9 @@ bool HasAmxGemm();
 // Elements of a packed matrix of n columns (or rows) and k terms.
 int64_t AmxPackedSize(int64_t n, int64_t k);
 
-// Packs W [n, k] fp32 as the right operand of x W^T; to: AmxPackedSize(n, k) elements.
-void AmxPackTransposed(const float* w, int64_t n, int64_t k, bf16* to);
-// Packs W [k, n] fp32 as the right operand of x W.
-void AmxPackPlain(const float* w, int64_t k, int64_t n, bf16* to);
+// Packs W [out, in] fp32 as the right operand of x W^T (forward: AmxPackedSize(out, in) elements)
+// and of dy W (backward: AmxPackedSize(in, out) elements, or null for none).
+void AmxPack(const float* w, int64_t out, int64_t in, bf16* forward, bf16* backward);
 
 // What becomes of the sums s [M, n] of a product; rows are contiguous.
 struct AmxOutput {
