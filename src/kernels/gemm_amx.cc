@@ -30,6 +30,8 @@ constexpr int64_t kBlock = 2 * kTileRows;      // rows and columns of a register
 constexpr int64_t kLines = 16;                 // cache lines of a tile
 // Packed rows of a thread that stay in L2 while the right operand passes by.
 constexpr int64_t kLeftBytes = int64_t{512} << 10;
+// Products of more terms than this go through them in portions.
+constexpr int64_t kMostTiles = 128, kPortionTiles = 32;
 // Terms in one go where both operands are packed for each call.
 constexpr int64_t kAccumulateTiles = 64;
 
@@ -205,12 +207,12 @@ void PackLeftTransposedPanel(const bf16* from, int64_t k, int64_t m, int64_t pan
   }
 }
 
-// One panel of 16 rows of a left operand from x [M, k] in memory.
-void PackLeftPanel(const bf16* from, int64_t rows, int64_t k, bf16* to) {
+// One panel of 16 rows of a left operand from k columns of x in memory, rows `stride` apart.
+void PackLeftPanel(const bf16* from, int64_t stride, int64_t rows, int64_t k, bf16* to) {
   for (int64_t t = 0; t * kTileK < k; ++t) {
     const __mmask32 mask = FirstLanes32(k - t * kTileK);
     for (int64_t r = 0; r < kTileRows; ++r) {
-      const __m512i row = r < rows ? _mm512_maskz_loadu_epi16(mask, from + r * k + t * kTileK)
+      const __m512i row = r < rows ? _mm512_maskz_loadu_epi16(mask, from + r * stride + t * kTileK)
                                    : _mm512_setzero_si512();
       _mm512_storeu_si512(to + t * kTile + r * 32, row);
     }
@@ -385,7 +387,7 @@ void MultiplyPart(const Tensor& x, const bf16* right, const AmxOutput& out, cons
   for (int64_t row = part.row; row < part.row + part.rows; row += block_rows) {
     const int64_t rows = std::min(block_rows, part.row + part.rows - row);
     for (int64_t p = 0; p * kTileRows < rows; ++p) {
-      PackLeftPanel(x.As<const bf16>() + (row + p * kTileRows) * k,
+      PackLeftPanel(x.As<const bf16>() + (row + p * kTileRows) * k, k,
                     std::min(kTileRows, rows - p * kTileRows), k, left + p * tiles * kTile);
     }
     const Part now{row, rows, part.panel, part.panels};
@@ -393,6 +395,46 @@ void MultiplyPart(const Tensor& x, const bf16* right, const AmxOutput& out, cons
       MultiplyPanels<false>(left, tiles, right, out, now);
     } else {
       MultiplyPanels<true>(left, tiles, right, out, now);
+    }
+  }
+}
+
+// As MultiplyPart, for so many terms that not even a few packed rows of all of them stay in L2: a
+// portion of the terms at a time, the sums of the rows wait in memory. The order of a sum is the
+// same.
+void MultiplyLongPart(const Tensor& x, const bf16* right, const AmxOutput& out, const Part& part) {
+  const int64_t k = x.cols(), tiles = DivUp(k, kTileK);
+  const int64_t columns = DivUp(part.panels, 2) * kBlock;
+  const int64_t block_rows = LeftRows(kPortionTiles, part.rows);
+  thread_local Storage left_storage, sums_storage;
+  bf16* left = Scratch<bf16>(left_storage, block_rows * kPortionTiles * kTileK);
+  float* sums = Scratch<float>(sums_storage, block_rows * columns);
+  const amx::TileScope scope;
+  for (int64_t row = part.row; row < part.row + part.rows; row += block_rows) {
+    const int64_t rows = std::min(block_rows, part.row + part.rows - row);
+    const int64_t left_panels = DivUp(rows, kBlock) * 2;
+    for (int64_t first = 0; first < tiles; first += kPortionTiles) {
+      const int64_t portion = std::min(kPortionTiles, tiles - first), term = first * kTileK;
+      for (int64_t p = 0; p < left_panels; ++p) {
+        const int64_t at = p * kTileRows;  // a panel past the last row is all zero
+        PackLeftPanel(x.As<const bf16>() + (row + at) * k + term, k,
+                      std::clamp<int64_t>(rows - at, 0, kTileRows),
+                      std::min(portion * kTileK, k - term), left + p * portion * kTile);
+      }
+      for (int64_t q = 0; q < part.panels; q += 2) {
+        const bf16* b0 = right + ((part.panel + q) * tiles + first) * kTile;
+        const bf16* b1 = q + 1 < part.panels ? b0 + tiles * kTile : b0;
+        for (int64_t p = 0; p < left_panels; p += 2) {
+          const bf16* a0 = left + p * portion * kTile;
+          MultiplyBlock(a0, a0 + portion * kTile, b0, b1, portion, Prefetch(), first > 0,
+                        sums + p * kTileRows * columns + q * kTileRows, columns);
+        }
+      }
+    }
+    for (int64_t q = 0; q < part.panels; q += 2) {
+      const int64_t column = (part.panel + q) * kTileRows;
+      WriteBlock(sums + q * kTileRows, columns, rows, std::min(kBlock, out.n - column), out.bias,
+                 out.y, row, column);
     }
   }
 }
@@ -479,11 +521,12 @@ void AmxPack(const float* w, int64_t out, int64_t in, bf16* forward, bf16* backw
 
 void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out) {
   const int64_t m = x.rows(), pairs = DivUp(out.n, kBlock), panels = DivUp(out.n, kTileRows);
+  const bool long_sums = DivUp(x.cols(), kTileK) > kMostTiles && out.gelu.empty();
   // Rows are shared out where there are enough of them; else columns.
   if (m >= 2 * kBlock * NumThreads()) {
     ParallelFor(DivUp(m, kBlock), 1, [&](int64_t begin, int64_t end, int) {
-      MultiplyPart(x, right, out,
-                   {begin * kBlock, std::min(m, end * kBlock) - begin * kBlock, 0, panels});
+      (long_sums ? MultiplyLongPart : MultiplyPart)(
+          x, right, out, {begin * kBlock, std::min(m, end * kBlock) - begin * kBlock, 0, panels});
     });
   } else {
     ParallelFor(pairs, 1, [&](int64_t begin, int64_t end, int) {
