@@ -1,0 +1,138 @@
+// How gemm_amx.cc packs operands into tiles: panels of 16 rows (left) or 16 columns (right), tiles
+// of 32 terms, pairs of terms side by side in a right tile. Included within its target options.
+#ifndef DENSEFORMER_KERNELS_GEMM_AMX_PACK_INL_H_
+#define DENSEFORMER_KERNELS_GEMM_AMX_PACK_INL_H_
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace denseformer {
+namespace {
+
+constexpr int64_t kTileRows = 16;              // rows of a left tile, columns of a right tile
+constexpr int64_t kTileK = 32;                 // terms of a tile
+constexpr int64_t kTile = kTileRows * kTileK;  // elements: 1 KB
+constexpr int64_t kBlock = 2 * kTileRows;      // rows and columns of a register block
+
+int64_t DivUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+__mmask16 FirstLanes(int64_t n) { return static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1u << n) - 1); }
+__mmask32 FirstLanes32(int64_t n) {
+  return n >= 32 ? 0xFFFFFFFFu : static_cast<__mmask32>((1u << n) - 1);
+}
+
+// 16 x 16 transposition of 32-bit elements.
+void Transpose16(__m512i r[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < 16; i += 8) {
+    for (int j = 0; j < 4; ++j) {
+      t[i + j] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0x88);
+      t[i + j + 4] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0xDD);
+    }
+  }
+  for (int j = 0; j < 8; ++j) {
+    r[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
+    r[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xDD);
+  }
+}
+
+// Up to 32 fp32 as bf16, rest 0.
+__m512i LoadRounded(const float* from, int64_t n) {
+  const __m512 low = _mm512_maskz_loadu_ps(FirstLanes(n), from);
+  const __m512 high =
+      n > 16 ? _mm512_maskz_loadu_ps(FirstLanes(n - 16), from + 16) : _mm512_setzero_ps();
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+// Up to 16 bf16 from each of two rows, interleaved: pairs of k beside each other.
+__m512i Interleave(__m256i first, __m256i second) {
+  const __m512i low = _mm512_cvtepu16_epi32(first), high = _mm512_cvtepu16_epi32(second);
+  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+
+__m256i LoadRow16(const bf16* from, int64_t n) {
+  return _mm256_maskz_loadu_epi16(FirstLanes(n), from);
+}
+__m256i LoadRow16(const float* from, int64_t n) {
+  return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(FirstLanes(n), from));
+}
+
+// 32 rows of k (fewer at the end: zero) and 16 columns, pairs of k interleaved: vector r holds rows
+// 2r, 2r + 1.
+template <class T>
+void LoadPairs(const T* from, int64_t stride, int64_t rows, int64_t cols, __m512i pairs[16]) {
+  for (int64_t r = 0; r < 16; ++r) {
+    const __m256i first =
+        2 * r < rows ? LoadRow16(from + 2 * r * stride, cols) : _mm256_setzero_si256();
+    const __m256i second =
+        2 * r + 1 < rows ? LoadRow16(from + (2 * r + 1) * stride, cols) : _mm256_setzero_si256();
+    pairs[r] = Interleave(first, second);
+  }
+}
+
+void StoreTile(const __m512i tile[16], bf16* to) {
+  for (int r = 0; r < 16; ++r) _mm512_storeu_si512(to + r * 32, tile[r]);
+}
+
+// One panel of 16 columns of a right operand from [k, n] in memory.
+template <class T>
+void PackRightPanel(const T* from, int64_t k, int64_t n, int64_t panel, bf16* to) {
+  const int64_t column = panel * kTileRows, cols = std::min(kTileRows, n - column);
+  for (int64_t t = 0; t * kTileK < k; ++t) {
+    __m512i pairs[16];
+    LoadPairs(from + t * kTileK * n + column, n, std::min(kTileK, k - t * kTileK), cols, pairs);
+    StoreTile(pairs, to + t * kTile);
+  }
+}
+
+// One panel of 16 rows of a left operand from its transpose, a [k, m] in memory.
+void PackLeftTransposedPanel(const bf16* from, int64_t k, int64_t m, int64_t panel, bf16* to) {
+  const int64_t column = panel * kTileRows, cols = std::min(kTileRows, m - column);
+  for (int64_t t = 0; t * kTileK < k; ++t) {
+    __m512i pairs[16];
+    LoadPairs(from + t * kTileK * m + column, m, std::min(kTileK, k - t * kTileK), cols, pairs);
+    Transpose16(pairs);
+    StoreTile(pairs, to + t * kTile);
+  }
+}
+
+// One panel of 16 rows of a left operand from k columns of x in memory, rows `stride` apart.
+void PackLeftPanel(const bf16* from, int64_t stride, int64_t rows, int64_t k, bf16* to) {
+  for (int64_t t = 0; t * kTileK < k; ++t) {
+    const __mmask32 mask = FirstLanes32(k - t * kTileK);
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      const __m512i row = r < rows ? _mm512_maskz_loadu_epi16(mask, from + r * stride + t * kTileK)
+                                   : _mm512_setzero_si512();
+      _mm512_storeu_si512(to + t * kTile + r * 32, row);
+    }
+  }
+}
+
+// Elements of a row ahead of the block that is packed.
+constexpr int64_t kPackAhead = 128;
+
+void PrefetchRows(const float* from, int64_t rows, int64_t stride) {
+  for (int64_t r = 0; r < rows; ++r) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + r * stride), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(from + r * stride + 16), _MM_HINT_T0);
+  }
+}
+
+}  // namespace
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_KERNELS_GEMM_AMX_PACK_INL_H_
