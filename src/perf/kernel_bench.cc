@@ -12,8 +12,8 @@
 #include "kernels/gelu.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_onednn.h"
-#include "model/parameters.h"
 #include "kernels/memory_limit.h"
+#include "model/parameters.h"
 #include "tensor/storage.h"
 
 namespace denseformer {

@@ -11,11 +11,11 @@
 #include "base/random.h"
 #include "kernels/adamw.h"
 #include "kernels/gemm.h"
+#include "kernels/memory_limit.h"
 #include "model/decode.h"
 #include "model/forward.h"
 #include "model/gemm_limit.h"
 #include "model/summary.h"
-#include "kernels/memory_limit.h"
 
 namespace denseformer {
 namespace {
