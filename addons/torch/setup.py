@@ -42,7 +42,8 @@ class Build(build_py):
                 "-DDENSEFORMER_TORCH_VERSION=" + torch.__version__,
                 "-DDENSEFORMER_TORCH_CXX11_ABI=%d" % torch._C._GLIBCXX_USE_CXX11_ABI,
             ]
-        subprocess.check_call(["cmake", "-S", HERE, "-B", build, *where])
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        subprocess.check_call(["cmake", *generator, "-S", HERE, "-B", build, *where])
         jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
         subprocess.check_call(["cmake", "--build", build, "-j", jobs])
         for name in (LIBRARY, "_build.py"):
