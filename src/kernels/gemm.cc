@@ -84,8 +84,7 @@ void LinearGeluForward(const Tensor& x, const PackedWeight& weight, const Tensor
                        const Tensor& fc, const Tensor& gelu) {
   const PackedWeight::Impl& w = weight.impl();
   DF_CHECK(gelu.dtype() == w.compute && (fc.empty() || fc.dtype() == w.compute));
-  // One pass that stores both results was slower than two on two threads, faster on one.
-  if (w.onednn || !fc.empty()) {
+  if (w.onednn) {
     LinearForward(x, weight, bias, fc.empty() ? gelu : fc);
     GeluForward(fc.empty() ? gelu : fc, gelu);
     return;
@@ -93,7 +92,8 @@ void LinearGeluForward(const Tensor& x, const PackedWeight& weight, const Tensor
   DF_CHECK(x.dtype() == w.compute && x.cols() == weight.in() && gelu.cols() == weight.out());
   DF_CHECK(gelu.rows() == x.rows());
   if (x.rows() == 0) return;
-  const AmxOutput out{.n = weight.out(), .bias = bias.empty() ? nullptr : bias.f32(), .gelu = gelu};
+  const AmxOutput out{
+      .n = weight.out(), .bias = bias.empty() ? nullptr : bias.f32(), .y = fc, .gelu = gelu};
   AmxMultiply(x, static_cast<const bf16*>(w.forward.data()), out);
 }
 
@@ -114,7 +114,7 @@ void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweig
   DF_CHECK(dweight.rows() == dy.cols() && dweight.cols() == x.cols());
   if (dy.rows() == 0) return;
   if (UseAmx(dy.dtype())) {
-    AmxAccumulateTransposed(dy, x, dweight);
+    AmxMultiplyTransposed(dy, x, dweight, /*add=*/true);
   } else {
     OneDnnBackwardWeight(dy, x, dweight);
   }

@@ -4,12 +4,10 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/cpu.h"
 #include "base/parallel.h"
 #include "kernels/amx.h"
-#include "kernels/gelu_fast.h"
 #include "tensor/storage.h"
 
 // By pragma and after the includes, so that inline functions of other headers keep to the baseline.
@@ -20,6 +18,8 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
+#include "kernels/gemm_amx_block-inl.h"
+#include "kernels/gemm_amx_output-inl.h"
 #include "kernels/gemm_amx_pack-inl.h"
 
 namespace denseformer {
@@ -27,82 +27,15 @@ namespace {
 
 constexpr int64_t kLines = 16;  // cache lines of a tile
 // Packed rows of a thread that stay in L2 while the right operand passes by.
-constexpr int64_t kLeftBytes = int64_t{512} << 10;
+constexpr int64_t kLeftBytes = int64_t{768} << 10;
+// Left panels of a register block: as many as there are registers for.
+constexpr int64_t kMostPanels = 3;
 // Products of more terms than this go through them in portions.
 constexpr int64_t kMostTiles = 128, kPortionTiles = 32;
 // Terms in one go where both operands are packed for each call.
-constexpr int64_t kAccumulateTiles = 64;
-
-// Brings what the next register blocks need from memory into L2 while this one is computed.
-struct Prefetch {
-  const bf16* from = nullptr;
-  int64_t lines = 0;  // for each step along k
-
-  void Rows() const {}
-  void Step(int64_t t) const {
-    for (int64_t i = 0; i < lines; ++i) {
-      _mm_prefetch(reinterpret_cast<const char*>(from + (t * lines + i) * 32), _MM_HINT_T1);
-    }
-  }
-};
-
-// c [32, 32] (rows `stride` floats apart) = or += two left panels times two right panels of `tiles`
-// tiles. `beside` does other work while the tile unit is busy; in small portions, as only so many
-// instructions can wait for their turn.
-template <class Beside>
-inline void MultiplyBlock(const bf16* a0, const bf16* a1, const bf16* b0, const bf16* b1,
-                          int64_t tiles, Beside&& beside, bool accumulate, float* c,
-                          int64_t stride) {
-  const int64_t bytes = stride * 4;
-  if (accumulate) {
-    _tile_loadd(0, c, bytes);
-    _tile_loadd(1, c + kTileRows, bytes);
-    _tile_loadd(2, c + kTileRows * stride, bytes);
-    _tile_loadd(3, c + kTileRows * stride + kTileRows, bytes);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  for (int64_t t = 0; t < tiles; ++t) {
-    _tile_loadd(4, a0 + t * kTile, 64);
-    _tile_loadd(6, b0 + t * kTile, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b1 + t * kTile, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    beside.Rows();
-    _tile_loadd(5, a1 + t * kTile, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-    beside.Rows();
-    beside.Step(t);
-  }
-  _tile_stored(0, c, bytes);
-  _tile_stored(1, c + kTileRows, bytes);
-  _tile_stored(2, c + kTileRows * stride, bytes);
-  _tile_stored(3, c + kTileRows * stride + kTileRows, bytes);
-}
-
-// c [16, 32] = one left panel times two right panels: for a few rows, where reading the right
-// operand is all that takes time.
-template <class Beside>
-inline void MultiplyRow(const bf16* a0, const bf16* b0, const bf16* b1, int64_t tiles,
-                        Beside&& beside, float* c, int64_t stride) {
-  _tile_zero(0);
-  _tile_zero(1);
-  for (int64_t t = 0; t < tiles; ++t) {
-    _tile_loadd(4, a0 + t * kTile, 64);
-    _tile_loadd(6, b0 + t * kTile, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b1 + t * kTile, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    beside.Rows();
-    beside.Step(t);
-  }
-  _tile_stored(0, c, stride * 4);
-  _tile_stored(1, c + kTileRows, stride * 4);
-}
+constexpr int64_t kTransposedTiles = 64;
+// Results larger than this, for each thread, go past the cache.
+constexpr int64_t kStreamBytes = int64_t{1} << 20;
 
 // The share of the two panels at `next` that block number `number` of `blocks` fetches.
 Prefetch ShareOfPanels(const bf16* next, int64_t tiles, int64_t number, int64_t blocks) {
@@ -122,173 +55,102 @@ T* Scratch(Storage& storage, int64_t count) {
   return static_cast<T*>(storage.data());
 }
 
-// A finished block of up to 32 x 32 sums goes to y at (row, column), with the bias.
-void WriteBlock(const float* sums, int64_t stride, int64_t rows, int64_t cols, const float* bias,
-                const Tensor& y, int64_t row, int64_t column) {
-  const int64_t n = y.cols();
-  const __mmask16 low = FirstLanes(cols), high = FirstLanes(std::max<int64_t>(0, cols - 16));
-  const __m512 bias_low = bias ? _mm512_maskz_loadu_ps(low, bias + column) : _mm512_setzero_ps();
-  const __m512 bias_high =
-      bias ? _mm512_maskz_loadu_ps(high, bias + column + 16) : _mm512_setzero_ps();
-  for (int64_t r = 0; r < rows; ++r) {
-    const __m512 a = _mm512_add_ps(_mm512_load_ps(sums + r * stride), bias_low);
-    const __m512 b = _mm512_add_ps(_mm512_load_ps(sums + r * stride + 16), bias_high);
-    const int64_t at = (row + r) * n + column;
-    if (y.dtype() == DType::kF32) {
-      _mm512_mask_storeu_ps(y.f32() + at, low, a);
-      _mm512_mask_storeu_ps(y.f32() + at + 16, high, b);
-    } else {
-      _mm512_mask_storeu_epi16(y.As<bf16>() + at, FirstLanes32(cols),
-                               (__m512i)_mm512_cvtne2ps_pbh(b, a));
-    }
-  }
-}
-
-// GELU of 16 values as gelu.cc computes it for bf16, to the same bits (erf-inl.h has the formulas).
-inline __m512 Gelu(__m512 x) {
-  const __m512 t = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(gelu_fast::kBound));
-  __m512 h = _mm512_set1_ps(gelu_fast::kTail[0]);
-  for (int i = 1; i < 7; ++i) h = _mm512_fmadd_ps(h, t, _mm512_set1_ps(gelu_fast::kTail[i]));
-  const __m512 magic = _mm512_set1_ps(gelu_fast::kMagic), shifted = _mm512_sub_ps(magic, h);
-  const __m512 r = _mm512_sub_ps(_mm512_sub_ps(magic, shifted), h);
-  const __m512 scale = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(shifted), 23));
-  __m512 p = _mm512_set1_ps(gelu_fast::kPower[0]);
-  for (int i = 1; i < 5; ++i) p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(gelu_fast::kPower[i]));
-  const __m512 tail = _mm512_mul_ps(t, _mm512_mul_ps(scale, p));
-  return _mm512_sub_ps(_mm512_max_ps(_mm512_setzero_ps(), x), tail);
-}
-
-// A finished block of up to 32 x 32 sums whose GELU goes to (row, column) while the tile
-// unit computes the next one.
-class GeluBeside {
- public:
-  GeluBeside() = default;
-  GeluBeside(const float* sums, int64_t rows, int64_t cols, const AmxOutput& out, int64_t row,
-             int64_t column, int64_t tiles)
-      : sums_(sums), rows_(rows), n_(out.n), portion_(DivUp(kBlock, 2 * tiles)) {
-    const int64_t at = row * n_ + column;
-    gelu_ = out.gelu.As<bf16>() + at;
-    mask_ = FirstLanes32(cols);
-    if (out.bias == nullptr) return;
-    bias_low_ = _mm512_maskz_loadu_ps(FirstLanes(cols), out.bias + column);
-    bias_high_ =
-        _mm512_maskz_loadu_ps(FirstLanes(std::max<int64_t>(0, cols - 16)), out.bias + column + 16);
-  }
-
-  void set_prefetch(const Prefetch& prefetch) { prefetch_ = prefetch; }
-  void Step(int64_t t) const { prefetch_.Step(t); }
-  void Rows() {
-    for (const int64_t end = std::min(next_ + portion_, rows_); next_ < end; ++next_) Row(next_);
-  }
-  void Finish() {
-    for (; next_ < rows_; ++next_) Row(next_);
-  }
-
- private:
-  // The sums are rounded before GELU, so that the bits are those of separate passes.
-  inline __attribute__((always_inline)) void Row(int64_t r) const {
-    const __m512 low = _mm512_add_ps(_mm512_load_ps(sums_ + r * kBlock), bias_low_);
-    const __m512 high = _mm512_add_ps(_mm512_load_ps(sums_ + r * kBlock + 16), bias_high_);
-    const __m512i y = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-    const __m512 gelu_low = Gelu(Expand(_mm512_castsi512_si256(y)));
-    const __m512 gelu_high = Gelu(Expand(_mm512_extracti64x4_epi64(y, 1)));
-    _mm512_mask_storeu_epi16(gelu_ + r * n_, mask_,
-                             (__m512i)_mm512_cvtne2ps_pbh(gelu_high, gelu_low));
-  }
-  static __m512 Expand(__m256i half) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-  }
-
-  const float* sums_ = nullptr;  // rows kBlock apart
-  int64_t next_ = 0, rows_ = 0, n_ = 0, portion_ = 1;
-  bf16* gelu_ = nullptr;
-  __mmask32 mask_ = 0;
-  __m512 bias_low_ = {}, bias_high_ = {};
-  Prefetch prefetch_;
-};
-
 // What a thread computes: rows [row, row + rows) and panels [panel, panel + panels) of the right
 // operand.
 struct Part {
   int64_t row, rows, panel, panels;
 };
 
-// Rows of a left block for `tiles` tiles of k.
+// A right operand, or a portion of its terms.
+struct Right {
+  const bf16* data;
+  int64_t tiles;   // of a panel, in this product
+  int64_t stride;  // tiles from panel to panel
+};
+
+// Rows of a left block for `tiles` tiles of k: blocks of about equal size that stay in L2.
 int64_t LeftRows(int64_t tiles, int64_t rows) {
   const int64_t most =
       std::max<int64_t>(kBlock, kLeftBytes / (tiles * kTileK * 2) / kBlock * kBlock);
-  return std::min(most, DivUp(rows, kBlock) * kBlock);
+  return DivUp(DivUp(rows, DivUp(rows, most)), kBlock) * kBlock;
 }
 
 // Packed left rows times panels [panel, panel + panels) of `right`, to rows [row, row + rows).
-template <bool kGelu>
-void MultiplyPanels(const bf16* left, int64_t tiles, const bf16* right, const AmxOutput& out,
-                    const Part& part) {
-  alignas(64) float sums[kGelu ? 2 : 1][kBlock * kBlock];  // of this block, of the one before
+template <Form kForm>
+void MultiplyPanels(const bf16* left, const Right& right, const Target& target, const Part& part) {
+  alignas(64) float sums[2][kMostPanels * kSumPanel];  // of this block, of the one before
   int now = 0;
-  GeluBeside gelu;
-  const int64_t left_panels = DivUp(part.rows, kTileRows), blocks = DivUp(left_panels, 2);
-  const int64_t end = part.panel + part.panels;
+  OutputBeside<kForm> output;
+  const int64_t tiles = right.tiles, left_panels = DivUp(part.rows, kTileRows);
+  const int64_t blocks = DivUp(left_panels, kMostPanels), end = part.panel + part.panels;
   for (int64_t panel = part.panel; panel < end; panel += 2) {
-    const bf16* b0 = right + panel * tiles * kTile;
+    const bf16* b0 = right.data + panel * right.stride * kTile;
     // A lone last panel is multiplied twice; the second result is not written.
-    const bf16* b1 = panel + 1 < end ? b0 + tiles * kTile : b0;
-    const bf16* next = panel + 3 < end ? b0 + 2 * tiles * kTile : nullptr;
-    const int64_t column = panel * kTileRows, cols = std::min(kBlock, out.n - column);
-    for (int64_t p = 0; p < left_panels; p += 2) {
+    const bf16* b1 = panel + 1 < end ? b0 + right.stride * kTile : b0;
+    const bool fetch = panel + 3 < end && right.stride == tiles;
+    const bf16* next = fetch ? b0 + 2 * tiles * kTile : nullptr;
+    for (int64_t p = 0, number = 0; p < left_panels; ++number) {
+      const int64_t remaining = left_panels - p;
+      const int64_t panels = remaining == 4 ? 2 : std::min(kMostPanels, remaining);
       const bf16* a0 = left + p * tiles * kTile;
-      const Prefetch prefetch = ShareOfPanels(next, tiles, p / 2, blocks);
-      const auto multiply = [&](auto& beside) {
-        if (p + 1 < left_panels) {
-          MultiplyBlock(a0, a0 + tiles * kTile, b0, b1, tiles, beside, false, sums[now], kBlock);
-        } else {
-          MultiplyRow(a0, b0, b1, tiles, beside, sums[now], kBlock);
-        }
-      };
-      const int64_t row = part.row + p * kTileRows;
-      const int64_t rows = std::min(kBlock, part.rows - p * kTileRows);
-      if constexpr (kGelu) {
-        gelu.set_prefetch(prefetch);
-        multiply(gelu);
-        gelu.Finish();
-        gelu = GeluBeside(sums[now], rows, cols, out, row, column, tiles);
-        now = 1 - now;
+      output.set_prefetch(ShareOfPanels(next, tiles, number, blocks));
+      if (panels == 3) {
+        MultiplyBlock<3>(a0, b0, b1, tiles, output, sums[now]);
+      } else if (panels == 2) {
+        MultiplyBlock<2>(a0, b0, b1, tiles, output, sums[now]);
       } else {
-        multiply(prefetch);
-        WriteBlock(sums[now], kBlock, rows, cols, out.bias, out.y, row, column);
+        MultiplyBlock<1>(a0, b0, b1, tiles, output, sums[now]);
       }
+      output.Finish();
+      const int64_t rows = std::min(panels * kTileRows, part.rows - p * kTileRows);
+      output = OutputBeside<kForm>(sums[now], part.row + p * kTileRows, rows, panel * kTileRows,
+                                   2 * tiles, target);
+      now = 1 - now;
+      p += panels;
     }
   }
-  gelu.Finish();
+  output.Finish();
+}
+
+void MultiplyPacked(const bf16* left, const Right& right, const Target& target, const Part& part) {
+  switch (target.form) {
+    case Form::kF32:
+      return MultiplyPanels<Form::kF32>(left, right, target, part);
+    case Form::kBf16:
+      return MultiplyPanels<Form::kBf16>(left, right, target, part);
+    case Form::kGelu:
+      return MultiplyPanels<Form::kGelu>(left, right, target, part);
+    case Form::kBf16AndGelu:
+      return MultiplyPanels<Form::kBf16AndGelu>(left, right, target, part);
+  }
+}
+
+// Terms [term, term + terms) of rows [row, row + rows) of x as left panels.
+void PackLeft(const Tensor& x, int64_t row, int64_t rows, int64_t term, int64_t terms, bf16* left) {
+  const int64_t k = x.cols(), tiles = DivUp(terms, kTileK);
+  for (int64_t p = 0; p * kTileRows < rows; ++p) {
+    PackLeftPanel(x.As<const bf16>() + (row + p * kTileRows) * k + term, k,
+                  std::min(kTileRows, rows - p * kTileRows), terms, left + p * tiles * kTile);
+  }
 }
 
 // One part of x * right. The left rows are packed once and stay in L2.
-void MultiplyPart(const Tensor& x, const bf16* right, const AmxOutput& out, const Part& part) {
-  const int64_t k = x.cols(), tiles = DivUp(k, kTileK), block_rows = LeftRows(tiles, part.rows);
+void MultiplyPart(const Tensor& x, const bf16* right, const Target& target, const Part& part) {
+  const int64_t tiles = DivUp(x.cols(), kTileK), block_rows = LeftRows(tiles, part.rows);
   thread_local Storage left_storage;
   bf16* left = Scratch<bf16>(left_storage, block_rows * tiles * kTileK);
   const amx::TileScope scope;
   for (int64_t row = part.row; row < part.row + part.rows; row += block_rows) {
     const int64_t rows = std::min(block_rows, part.row + part.rows - row);
-    for (int64_t p = 0; p * kTileRows < rows; ++p) {
-      PackLeftPanel(x.As<const bf16>() + (row + p * kTileRows) * k, k,
-                    std::min(kTileRows, rows - p * kTileRows), k, left + p * tiles * kTile);
-    }
-    const Part now{row, rows, part.panel, part.panels};
-    if (out.gelu.empty()) {
-      MultiplyPanels<false>(left, tiles, right, out, now);
-    } else {
-      MultiplyPanels<true>(left, tiles, right, out, now);
-    }
+    PackLeft(x, row, rows, 0, x.cols(), left);
+    MultiplyPacked(left, {right, tiles, tiles}, target, {row, rows, part.panel, part.panels});
   }
 }
 
 // As MultiplyPart, for so many terms that not even a few packed rows of all of them stay in L2: a
-// portion of the terms at a time, the sums of the rows wait in memory. The order of a sum is the
-// same.
-void MultiplyLongPart(const Tensor& x, const bf16* right, const AmxOutput& out, const Part& part) {
-  const int64_t k = x.cols(), tiles = DivUp(k, kTileK);
-  const int64_t columns = DivUp(part.panels, 2) * kBlock;
+// portion of the terms at a time, the sums of the rows wait in memory.
+void MultiplyLongPart(const Tensor& x, const bf16* right, const Target& target, const Part& part) {
+  const int64_t k = x.cols(), tiles = DivUp(k, kTileK), columns = part.panels * kTileRows;
   const int64_t block_rows = LeftRows(kPortionTiles, part.rows);
   thread_local Storage left_storage, sums_storage;
   bf16* left = Scratch<bf16>(left_storage, block_rows * kPortionTiles * kTileK);
@@ -296,72 +158,58 @@ void MultiplyLongPart(const Tensor& x, const bf16* right, const AmxOutput& out, 
   const amx::TileScope scope;
   for (int64_t row = part.row; row < part.row + part.rows; row += block_rows) {
     const int64_t rows = std::min(block_rows, part.row + part.rows - row);
-    const int64_t left_panels = DivUp(rows, kBlock) * 2;
+    const Plane<float> waiting{sums, columns, row, part.panel * kTileRows};
     for (int64_t first = 0; first < tiles; first += kPortionTiles) {
       const int64_t portion = std::min(kPortionTiles, tiles - first), term = first * kTileK;
-      for (int64_t p = 0; p < left_panels; ++p) {
-        const int64_t at = p * kTileRows;  // a panel past the last row is all zero
-        PackLeftPanel(x.As<const bf16>() + (row + at) * k + term, k,
-                      std::clamp<int64_t>(rows - at, 0, kTileRows),
-                      std::min(portion * kTileK, k - term), left + p * portion * kTile);
-      }
-      for (int64_t q = 0; q < part.panels; q += 2) {
-        const bf16* b0 = right + ((part.panel + q) * tiles + first) * kTile;
-        const bf16* b1 = q + 1 < part.panels ? b0 + tiles * kTile : b0;
-        for (int64_t p = 0; p < left_panels; p += 2) {
-          const bf16* a0 = left + p * portion * kTile;
-          MultiplyBlock(a0, a0 + portion * kTile, b0, b1, portion, Prefetch(), first > 0,
-                        sums + p * kTileRows * columns + q * kTileRows, columns);
-        }
-      }
-    }
-    for (int64_t q = 0; q < part.panels; q += 2) {
-      const int64_t column = (part.panel + q) * kTileRows;
-      WriteBlock(sums + q * kTileRows, columns, rows, std::min(kBlock, out.n - column), out.bias,
-                 out.y, row, column);
+      PackLeft(x, row, rows, term, std::min(portion * kTileK, k - term), left);
+      Target to = target;
+      if (first + portion < tiles) to = {.form = Form::kF32, .n = target.n, .f32 = waiting};
+      if (first > 0) to.add = {sums, columns, row, part.panel * kTileRows};
+      MultiplyPacked(left, {right + first * kTile, portion, tiles}, to,
+                     {row, rows, part.panel, part.panels});
     }
   }
 }
 
-// One register block of c += left * right at (row, column), where it may reach over the edge of c.
-void AccumulateEdge(const bf16* a0, const bf16* a1, const bf16* b0, const bf16* b1, int64_t tiles,
-                    int64_t rows, int64_t cols, float* to, int64_t stride) {
-  alignas(64) float sums[kBlock * kBlock];
-  MultiplyBlock(a0, a1, b0, b1, tiles, Prefetch(), false, sums, kBlock);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < cols; ++i) to[r * stride + i] += sums[r * kBlock + i];
-  }
-}
-
-// Left panels [first, last) of c += left * right.
-void AccumulatePart(const bf16* left, const bf16* right, int64_t tiles, int64_t first, int64_t last,
-                    const Tensor& c) {
-  const int64_t m = c.rows(), n = c.cols(), right_panels = DivUp(n, kTileRows);
-  const int64_t block_panels = LeftRows(tiles, m) / kTileRows;
+// Left panels [first, last) of a^T b, the left rows packed where they are used.
+void MultiplyTransposedPart(const bf16* a, int64_t k, int64_t m, const Right& right,
+                            const Target& target, int64_t first, int64_t last) {
+  const int64_t block_panels = LeftRows(right.tiles, (last - first) * kTileRows) / kTileRows;
+  thread_local Storage left_storage;
+  bf16* left = Scratch<bf16>(left_storage, block_panels * right.tiles * kTile);
   const amx::TileScope scope;
-  for (int64_t begin = first; begin < last; begin += block_panels) {
-    const int64_t end = std::min(last, begin + block_panels);
-    for (int64_t q = 0; q < right_panels; q += 2) {
-      const bf16* b0 = right + q * tiles * kTile;
-      const bf16* b1 = q + 1 < right_panels ? b0 + tiles * kTile : b0;
-      const bf16* next = q + 3 < right_panels ? b0 + 2 * tiles * kTile : nullptr;
-      for (int64_t p = begin; p < end; p += 2) {
-        const bf16* a0 = left + p * tiles * kTile;
-        const bf16* a1 = p + 1 < end ? a0 + tiles * kTile : a0;
-        const int64_t row = p * kTileRows, column = q * kTileRows;
-        const int64_t rows = std::min({kBlock, m - row, (end - p) * kTileRows}),
-                      cols = std::min(kBlock, n - column);
-        float* to = c.f32() + row * n + column;
-        if (rows < kBlock || cols < kBlock) {
-          AccumulateEdge(a0, a1, b0, b1, tiles, rows, cols, to, n);
-        } else {
-          const Prefetch prefetch =
-              ShareOfPanels(next, tiles, (p - begin) / 2, DivUp(end - begin, 2));
-          MultiplyBlock(a0, a1, b0, b1, tiles, prefetch, true, to, n);
-        }
-      }
-    }
+  for (int64_t panel = first; panel < last; panel += block_panels) {
+    const int64_t panels = std::min(block_panels, last - panel), row = panel * kTileRows;
+    PackLeftTransposed(a, k, m, panel, panels, left);
+    MultiplyPacked(left, right, target,
+                   {row, std::min(panels * kTileRows, m - row), 0, DivUp(target.n, kTileRows)});
   }
+}
+
+// Whether results [rows, n] at `data` may be streamed: whole lines that begin on a line.
+bool CanStream(const void* data, int64_t rows, int64_t row_bytes) {
+  return rows * row_bytes > kStreamBytes * NumThreads() && row_bytes % 64 == 0 &&
+         reinterpret_cast<uintptr_t>(data) % 64 == 0;
+}
+
+Target MakeTarget(const AmxOutput& out) {
+  Target target{.n = out.n, .bias = out.bias};
+  const Tensor& y = out.y.empty() ? out.gelu : out.y;
+  target.stream = CanStream(y.raw(), y.rows(), out.n * static_cast<int64_t>(SizeOf(y.dtype())));
+  if (!out.gelu.empty()) {
+    target.form = out.y.empty() ? Form::kGelu : Form::kBf16AndGelu;
+    target.gelu = {out.gelu.As<bf16>(), out.n};
+    target.stream = target.stream && reinterpret_cast<uintptr_t>(out.gelu.raw()) % 64 == 0;
+  }
+  if (out.y.empty()) return target;
+  if (out.y.dtype() == DType::kF32) {
+    target.form = Form::kF32;
+    target.f32 = {out.y.f32(), out.n};
+  } else {
+    if (out.gelu.empty()) target.form = Form::kBf16;
+    target.rounded = {out.y.As<bf16>(), out.n};
+  }
+  return target;
 }
 
 }  // namespace
@@ -405,42 +253,43 @@ void AmxPack(const float* w, int64_t out, int64_t in, bf16* forward, bf16* backw
 
 void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out) {
   const int64_t m = x.rows(), pairs = DivUp(out.n, kBlock), panels = DivUp(out.n, kTileRows);
-  const bool long_sums = DivUp(x.cols(), kTileK) > kMostTiles && out.gelu.empty();
+  const bool long_sums = DivUp(x.cols(), kTileK) > kMostTiles;
+  const Target target = MakeTarget(out);
+  const auto run = [&](const Part& part) {
+    (long_sums ? MultiplyLongPart : MultiplyPart)(x, right, target, part);
+    if (target.stream) _mm_sfence();
+  };
   // Rows are shared out where there are enough of them; else columns.
   if (m >= 2 * kBlock * NumThreads()) {
     ParallelFor(DivUp(m, kBlock), 1, [&](int64_t begin, int64_t end, int) {
-      (long_sums ? MultiplyLongPart : MultiplyPart)(
-          x, right, out, {begin * kBlock, std::min(m, end * kBlock) - begin * kBlock, 0, panels});
+      run({begin * kBlock, std::min(m, end * kBlock) - begin * kBlock, 0, panels});
     });
   } else {
     ParallelFor(pairs, 1, [&](int64_t begin, int64_t end, int) {
-      MultiplyPart(x, right, out, {0, m, 2 * begin, std::min(panels, 2 * end) - 2 * begin});
+      run({0, m, 2 * begin, std::min(panels, 2 * end) - 2 * begin});
     });
   }
 }
 
-void AmxAccumulateTransposed(const Tensor& a, const Tensor& b, const Tensor& c) {
+void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add) {
   const int64_t rows = a.rows(), m = c.rows(), n = c.cols();
   const int64_t left_panels = DivUp(m, kTileRows), right_panels = DivUp(n, kTileRows);
-  const int64_t most = kAccumulateTiles * kTileK;
-  thread_local Storage left_storage, right_storage;
-  bf16* left = Scratch<bf16>(left_storage, AmxPackedSize(m, std::min(rows, most)));
-  bf16* right = Scratch<bf16>(right_storage, AmxPackedSize(n, std::min(rows, most)));
+  const int64_t most = kTransposedTiles * kTileK;
+  thread_local Storage right_storage;
+  bf16* packed = Scratch<bf16>(right_storage, AmxPackedSize(n, std::min(rows, most)));
+  Target target{.n = n, .f32 = {c.f32(), n}, .stream = CanStream(c.raw(), m, n * 4)};
   for (int64_t row = 0; row < rows; row += most) {
     const int64_t k = std::min(most, rows - row), tiles = DivUp(k, kTileK);
     const bf16* a_rows = a.As<const bf16>() + row * m;
     const bf16* b_rows = b.As<const bf16>() + row * n;
-    ParallelFor(left_panels + right_panels, 1, [&](int64_t begin, int64_t end, int) {
-      for (int64_t p = begin; p < end; ++p) {
-        if (p < left_panels) {
-          PackLeftTransposedPanel(a_rows, k, m, p, left + p * tiles * kTile);
-        } else {
-          PackRightPanel(b_rows, k, n, p - left_panels, right + (p - left_panels) * tiles * kTile);
-        }
-      }
+    ParallelFor(right_panels, 1, [&](int64_t begin, int64_t end, int) {
+      PackRight(b_rows, k, n, begin, end - begin, packed + begin * tiles * kTile);
     });
+    if (add || row > 0) target.add = {c.f32(), n};
     ParallelFor(DivUp(left_panels, 2), 1, [&](int64_t begin, int64_t end, int) {
-      AccumulatePart(left, right, tiles, 2 * begin, std::min(left_panels, 2 * end), c);
+      MultiplyTransposedPart(a_rows, k, m, {packed, tiles, tiles}, target, 2 * begin,
+                             std::min(left_panels, 2 * end));
+      if (target.stream) _mm_sfence();
     });
   }
 }

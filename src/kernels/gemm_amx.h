@@ -3,9 +3,9 @@
 // Operands are packed into tiles of 1 KB, as the tile registers hold them:
 //   left   [M / 16][K / 32][16 rows][32 k]
 //   right  [N / 16][K / 32][16 pairs of k][16 columns][2]
-// padded with zeros to whole tiles. A product keeps 2 x 2 result tiles in registers and walks along
-// k; every result element is the sum over k in one fixed order, so the bits do not depend on the
-// number of threads.
+// padded with zeros to whole tiles. A product keeps up to 3 x 2 result tiles in registers and walks
+// along k; every result element is the sum over k in one fixed order, so the bits do not depend on
+// the number of threads.
 #ifndef DENSEFORMER_KERNELS_GEMM_AMX_H_
 #define DENSEFORMER_KERNELS_GEMM_AMX_H_
 
@@ -30,15 +30,15 @@ void AmxPack(const float* w, int64_t out, int64_t in, bf16* forward, bf16* backw
 struct AmxOutput {
   int64_t n = 0;
   const float* bias = nullptr;  // [n] or null
-  Tensor y = {};                // s + bias: fp32 or bf16; or
-  Tensor gelu = {};             // GELU(s + bias rounded to bf16): bf16
+  Tensor y = {};                // s + bias: fp32 or bf16
+  Tensor gelu = {};             // GELU(s + bias rounded to bf16): bf16; y may be empty or bf16 then
 };
 
 // x [M, k] bf16 * right to `out`.
 void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out);
 
-// c [m, n] fp32 += a^T b with a [rows, m], b [rows, n] bf16.
-void AmxAccumulateTransposed(const Tensor& a, const Tensor& b, const Tensor& c);
+// c [m, n] fp32 = a^T b, or c + a^T b with `add`; a [rows, m], b [rows, n] bf16.
+void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add);
 
 }  // namespace denseformer
 

@@ -88,26 +88,50 @@ void StoreTile(const __m512i tile[16], bf16* to) {
   for (int r = 0; r < 16; ++r) _mm512_storeu_si512(to + r * 32, tile[r]);
 }
 
-// One panel of 16 columns of a right operand from [k, n] in memory.
-template <class T>
-void PackRightPanel(const T* from, int64_t k, int64_t n, int64_t panel, bf16* to) {
-  const int64_t column = panel * kTileRows, cols = std::min(kTileRows, n - column);
-  for (int64_t t = 0; t * kTileK < k; ++t) {
-    __m512i pairs[16];
-    LoadPairs(from + t * kTileK * n + column, n, std::min(kTileK, k - t * kTileK), cols, pairs);
-    StoreTile(pairs, to + t * kTile);
+// Rows of bf16 that are packed next, `bytes` of each.
+inline void PrefetchNext(const bf16* from, int64_t stride, int64_t rows, int64_t bytes) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const char* row = reinterpret_cast<const char*>(from + r * stride);
+    for (int64_t b = 0; b < bytes; b += 64) _mm_prefetch(row + b, _MM_HINT_T0);
   }
 }
 
-// One panel of 16 rows of a left operand from its transpose, a [k, m] in memory.
-void PackLeftTransposedPanel(const bf16* from, int64_t k, int64_t m, int64_t panel, bf16* to) {
-  const int64_t column = panel * kTileRows, cols = std::min(kTileRows, m - column);
+// Calls pack(t, panel, pairs) for the tiles of `panels` panels of 16 columns from b [k, n] in
+// memory, the panels of a group of 32 rows behind each other, as they share cache lines.
+template <class F>
+inline void ForEachTile(const bf16* b, int64_t k, int64_t n, int64_t first, int64_t panels,
+                        F pack) {
+  const int64_t column = first * kTileRows, cols = std::min(panels * kTileRows, n - column);
   for (int64_t t = 0; t * kTileK < k; ++t) {
-    __m512i pairs[16];
-    LoadPairs(from + t * kTileK * m + column, m, std::min(kTileK, k - t * kTileK), cols, pairs);
-    Transpose16(pairs);
-    StoreTile(pairs, to + t * kTile);
+    const bf16* from = b + t * kTileK * n + column;
+    const int64_t rows = std::min(kTileK, k - t * kTileK);
+    PrefetchNext(from + kTileK * n, n, std::clamp<int64_t>(k - (t + 1) * kTileK, 0, kTileK),
+                 cols * 2);
+    for (int64_t p = 0; p < panels; ++p) {
+      __m512i pairs[16];
+      LoadPairs(from + p * kTileRows, n, rows, std::min(kTileRows, cols - p * kTileRows), pairs);
+      pack(t, p, pairs);
+    }
   }
+}
+
+// Panels [first, first + panels) of a right operand from b [k, n] in memory.
+inline void PackRight(const bf16* b, int64_t k, int64_t n, int64_t first, int64_t panels,
+                      bf16* to) {
+  const int64_t tiles = DivUp(k, kTileK);
+  ForEachTile(b, k, n, first, panels, [&](int64_t t, int64_t p, __m512i pairs[16]) {
+    StoreTile(pairs, to + (p * tiles + t) * kTile);
+  });
+}
+
+// Panels [first, first + panels) of a left operand from its transpose, a [k, m] in memory.
+inline void PackLeftTransposed(const bf16* a, int64_t k, int64_t m, int64_t first, int64_t panels,
+                               bf16* to) {
+  const int64_t tiles = DivUp(k, kTileK);
+  ForEachTile(a, k, m, first, panels, [&](int64_t t, int64_t p, __m512i pairs[16]) {
+    Transpose16(pairs);
+    StoreTile(pairs, to + (p * tiles + t) * kTile);
+  });
 }
 
 // One panel of 16 rows of a left operand from k columns of x in memory, rows `stride` apart.

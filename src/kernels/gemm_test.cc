@@ -119,10 +119,11 @@ TEST_P(Gemm, WeightAndBiasGradientAreAddedTo) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  // The last two have sums of so many terms that they are made in portions.
-  const int64_t shapes[][3] = {{1, 1, 1},        {3, 5, 7},       {33, 24, 40},
-                               {65, 96, 32},     {256, 128, 64},  {7, 1000, 48},
-                               {300, 200, 1100}, {157, 4500, 37}, {130, 21, 4133}};
+  // The first line: blocks of each height. The last: sums of so many terms that they are made in
+  // portions, and results so large that they go past the cache.
+  const int64_t shapes[][3] = {{1, 1, 1},       {3, 5, 7},       {33, 24, 40},     {65, 96, 32},
+                               {256, 128, 64},  {7, 1000, 48},   {300, 200, 1100}, {80, 33, 70},
+                               {157, 4500, 37}, {130, 21, 4133}, {1200, 1056, 32}};
   for (const auto& s : shapes) {
     cases.push_back({s[0], s[1], s[2], DType::kF32, DType::kF32, true});
     cases.push_back({s[0], s[1], s[2], DType::kBF16, DType::kF32, false});
