@@ -24,7 +24,7 @@ constexpr int64_t kAhead = 1024;
 
 // The corrections of the bias are folded into two factors, computed in fp64:
 //   rate / (1 - b1^t) for m, and 1 / sqrt(1 - b2^t) for sqrt(v).
-void UpdateRange(const AdamWStep& step, float* HWY_RESTRICT w, float* HWY_RESTRICT g,
+void UpdateRange(const AdamWStep& step, float* HWY_RESTRICT w, const float* HWY_RESTRICT g,
                  float* HWY_RESTRICT m, float* HWY_RESTRICT v, int64_t n) {
   const hn::ScalableTag<float> d;
   const double t = static_cast<double>(step.step), beta1 = step.beta1, beta2 = step.beta2;
@@ -36,7 +36,8 @@ void UpdateRange(const AdamWStep& step, float* HWY_RESTRICT w, float* HWY_RESTRI
   const auto root = hn::Set(d, static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))));
   const auto epsilon = hn::Set(d, step.epsilon);
   ForEachVector(d, n, [&](int64_t i, auto lanes) HWY_ATTR {
-    for (const float* array : {w, g, m, v}) __builtin_prefetch(array + i + kAhead, /*rw=*/1);
+    __builtin_prefetch(g + i + kAhead);
+    for (const float* array : {w, m, v}) __builtin_prefetch(array + i + kAhead, /*rw=*/1);
     const auto gradient = hn::Mul(LoadLanes(d, g + i, lanes), scale);
     const auto m1 = hn::MulAdd(keep1, LoadLanes(d, m + i, lanes), hn::Mul(take1, gradient));
     const auto square = hn::Mul(hn::Mul(take2, gradient), gradient);
@@ -44,7 +45,6 @@ void UpdateRange(const AdamWStep& step, float* HWY_RESTRICT w, float* HWY_RESTRI
     const auto change = hn::Div(hn::Mul(rate, m1), hn::MulAdd(hn::Sqrt(v1), root, epsilon));
     const auto w1 = hn::Sub(hn::Mul(LoadLanes(d, w + i, lanes), keep_w), change);
     StoreLanes(d, w1, w + i, lanes);
-    StoreLanes(d, hn::Zero(d), g + i, lanes);
     StoreLanes(d, m1, m + i, lanes);
     StoreLanes(d, v1, v + i, lanes);
   });
@@ -86,7 +86,7 @@ HWY_EXPORT(SquaresOfRange);
 
 }  // namespace
 
-void AdamWUpdate(const AdamWStep& step, std::span<float> weights, std::span<float> gradients,
+void AdamWUpdate(const AdamWStep& step, std::span<float> weights, std::span<const float> gradients,
                  std::span<float> first_moment, std::span<float> second_moment) {
   DF_CHECK(gradients.size() == weights.size() && first_moment.size() == weights.size());
   DF_CHECK(second_moment.size() == weights.size() && step.step >= 1);

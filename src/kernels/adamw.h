@@ -21,8 +21,8 @@ struct AdamWStep {
   float gradient_scale = 1;  // multiplies g first (clipping, mean over accumulated batches)
 };
 
-// All of equal length; gradients are set to 0 on the way, ready for the next step.
-void AdamWUpdate(const AdamWStep& step, std::span<float> weights, std::span<float> gradients,
+// All of equal length.
+void AdamWUpdate(const AdamWStep& step, std::span<float> weights, std::span<const float> gradients,
                  std::span<float> first_moment, std::span<float> second_moment);
 
 // Sum of squares in fp64 over fixed partitions: the same whatever the number of threads. Not finite

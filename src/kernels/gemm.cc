@@ -2,9 +2,11 @@
 // oneDNN's.
 #include "kernels/gemm.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "base/parallel.h"
 #include "kernels/gelu.h"
 #include "kernels/gemm_amx.h"
 #include "kernels/gemm_onednn.h"
@@ -61,9 +63,24 @@ void PackedWeight::Refresh() {
     impl_->onednn->Refresh();
     return;
   }
-  const float* w = impl_->master.f32();
-  AmxPack(w, out(), in(), static_cast<bf16*>(impl_->forward.data()),
-          impl_->for_backward ? static_cast<bf16*>(impl_->backward.data()) : nullptr);
+  Change([](int64_t, int64_t) {});
+}
+
+void PackedWeight::Change(FunctionRef<void(int64_t first, int64_t last)> change) {
+  if (impl_->onednn) {
+    ParallelFor(out(), /*grain=*/1, [&](int64_t begin, int64_t end, int) { change(begin, end); });
+    impl_->onednn->Refresh();
+    return;
+  }
+  const AmxWeight weight{impl_->master.f32(), out(), in(),
+                         static_cast<bf16*>(impl_->forward.data()),
+                         static_cast<bf16*>(impl_->backward.data())};
+  ParallelFor((out() + kAmxBand - 1) / kAmxBand, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t band = begin; band < end; ++band) {
+      change(band * kAmxBand, std::min(out(), (band + 1) * kAmxBand));
+      AmxPackBand(weight, band);
+    }
+  });
 }
 
 void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
@@ -109,14 +126,15 @@ void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Ten
   }
 }
 
-void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight) {
+void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add) {
   DF_CHECK(x.rows() == dy.rows() && dy.dtype() == x.dtype() && dweight.dtype() == DType::kF32);
   DF_CHECK(dweight.rows() == dy.cols() && dweight.cols() == x.cols());
-  if (dy.rows() == 0) return;
-  if (UseAmx(dy.dtype())) {
-    AmxMultiplyTransposed(dy, x, dweight, /*add=*/true);
+  if (dy.rows() == 0) {
+    if (!add) std::fill_n(dweight.f32(), dweight.count(), 0.0f);
+  } else if (UseAmx(dy.dtype())) {
+    AmxMultiplyTransposed(dy, x, dweight, add);
   } else {
-    OneDnnBackwardWeight(dy, x, dweight);
+    OneDnnBackwardWeight(dy, x, dweight, add);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "base/function_ref.h"
 #include "tensor/tensor.h"
 
 namespace denseformer {
@@ -27,6 +28,9 @@ class PackedWeight {
 
   // Brings the copies up to date with the master; to be called after each change of it.
   void Refresh();
+  // The same for a change by rows: calls change(first, last), from several threads, until all rows
+  // of the master have been changed once; the copies are made while the rows are still in cache.
+  void Change(FunctionRef<void(int64_t first, int64_t last)> change);
 
   int64_t out() const;
   int64_t in() const;
@@ -54,8 +58,9 @@ void LinearGeluForward(const Tensor& x, const PackedWeight& weight, const Tensor
 // dx [N, in] = dy [N, out] W. dy has the compute dtype, dx the compute dtype or fp32.
 void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx);
 
-// dweight [out, in] fp32 += dy^T x. The same bits whatever the number of threads.
-void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight);
+// dweight [out, in] fp32 = dy^T x, or dweight + dy^T x with `add`. The same bits whatever the
+// number of threads.
+void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add);
 
 // dbias [out] fp32 += sum of the rows of dy.
 void LinearBackwardBias(const Tensor& dy, const Tensor& dbias);

@@ -220,35 +220,33 @@ int64_t AmxPackedSize(int64_t n, int64_t k) {
   return DivUp(n, kTileRows) * DivUp(k, kTileK) * kTile;
 }
 
-void AmxPack(const float* w, int64_t out, int64_t in, bf16* forward, bf16* backward) {
+void AmxPackBand(const AmxWeight& weight, int64_t band) {
+  static_assert(kAmxBand == kTileK);
+  const int64_t out = weight.out, in = weight.in;
   const int64_t in_tiles = DivUp(in, kTileK), out_tiles = DivUp(out, kTileK);
+  const int64_t rows = std::min(kTileK, out - band * kTileK);
   // Blocks of 32 x 32: both copies are made from one reading of the master.
-  ParallelFor(out_tiles, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t o = begin; o < end; ++o) {
-      for (int64_t i = 0; i < in_tiles; ++i) {
-        const float* block = w + o * kTileK * in + i * kTileK;
-        const int64_t rows = std::min(kTileK, out - o * kTileK),
-                      cols = std::min(kTileK, in - i * kTileK);
-        PrefetchRows(block + kPackAhead, rows, in);
-        for (int64_t half = 0; half * kTileRows < rows; ++half) {
-          __m512i tile[16];
-          for (int64_t r = 0; r < kTileRows; ++r) {
-            const int64_t row = half * kTileRows + r;
-            tile[r] = row < rows ? LoadRounded(block + row * in, cols) : _mm512_setzero_si512();
-          }
-          Transpose16(tile);
-          StoreTile(tile, forward + ((2 * o + half) * in_tiles + i) * kTile);
-        }
-        if (backward == nullptr) continue;
-        for (int64_t half = 0; half * kTileRows < cols; ++half) {
-          __m512i tile[16];
-          const int64_t column = half * kTileRows;
-          LoadPairs(block + column, in, rows, std::min(kTileRows, cols - column), tile);
-          StoreTile(tile, backward + ((2 * i + half) * out_tiles + o) * kTile);
-        }
+  for (int64_t i = 0; i < in_tiles; ++i) {
+    const float* block = weight.w + band * kTileK * in + i * kTileK;
+    const int64_t cols = std::min(kTileK, in - i * kTileK);
+    PrefetchRows(block + kPackAhead, rows, in);
+    for (int64_t half = 0; half * kTileRows < rows; ++half) {
+      __m512i tile[16];
+      for (int64_t r = 0; r < kTileRows; ++r) {
+        const int64_t row = half * kTileRows + r;
+        tile[r] = row < rows ? LoadRounded(block + row * in, cols) : _mm512_setzero_si512();
       }
+      Transpose16(tile);
+      StoreTile(tile, weight.forward + ((2 * band + half) * in_tiles + i) * kTile);
     }
-  });
+    if (weight.backward == nullptr) continue;
+    for (int64_t half = 0; half * kTileRows < cols; ++half) {
+      __m512i tile[16];
+      const int64_t column = half * kTileRows;
+      LoadPairs(block + column, in, rows, std::min(kTileRows, cols - column), tile);
+      StoreTile(tile, weight.backward + ((2 * i + half) * out_tiles + band) * kTile);
+    }
+  }
 }
 
 void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out) {

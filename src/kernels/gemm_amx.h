@@ -22,9 +22,17 @@ bool HasAmxGemm();
 // Elements of a packed matrix of n columns (or rows) and k terms.
 int64_t AmxPackedSize(int64_t n, int64_t k);
 
-// Packs W [out, in] fp32 as the right operand of x W^T (forward: AmxPackedSize(out, in) elements)
-// and of dy W (backward: AmxPackedSize(in, out) elements, or null for none).
-void AmxPack(const float* w, int64_t out, int64_t in, bf16* forward, bf16* backward);
+// W [out, in] fp32 and its packed copies.
+struct AmxWeight {
+  const float* w;
+  int64_t out, in;
+  bf16* forward;   // right operand of x W^T: AmxPackedSize(out, in) elements
+  bf16* backward;  // right operand of dy W: AmxPackedSize(in, out) elements, or null for none
+};
+
+// Packs rows [band * kAmxBand, (band + 1) * kAmxBand) of W, as far as there are that many.
+inline constexpr int64_t kAmxBand = 32;
+void AmxPackBand(const AmxWeight& weight, int64_t band);
 
 // What becomes of the sums s [M, n] of a product; rows are contiguous.
 struct AmxOutput {

@@ -1,8 +1,8 @@
 // The only file that knows oneDNN; versions 2.6 and 3.x both build.
 //
 // Forward and input gradients use `matmul` with weights in oneDNN's packed layout (bf16) or as they
-// lie (fp32). Weight gradients use the `gemm` implementation with a sum into the fp32 gradient, the
-// faster one there.
+// lie (fp32). Weight gradients use the `gemm` implementation, maybe with a sum into the fp32
+// gradient: the faster one there.
 #include "kernels/gemm_onednn.h"
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -117,6 +117,7 @@ struct Key {
   int threads;
   int64_t dy_stride = 0;  // of a row of dy, for weight gradients
   int64_t columns = 0;    // of the result, where a call computes only some; 0: all
+  bool add = false;       // to what the result holds
 
   bool operator==(const Key&) const = default;
 };
@@ -126,7 +127,7 @@ struct KeyHash {
     size_t hash = static_cast<size_t>(key.product);
     for (int64_t part : {key.rows, key.out, key.in, int64_t{key.operand == DType::kBF16},
                          int64_t{key.result == DType::kBF16}, int64_t{key.bias},
-                         int64_t{key.threads}, key.dy_stride, key.columns}) {
+                         int64_t{key.threads}, key.dy_stride, key.columns, int64_t{key.add}}) {
       hash = hash * 0x9E3779B97F4A7C15u + static_cast<size_t>(part);
     }
     return hash;
@@ -168,16 +169,17 @@ Compiled Compile(const Key& key) {
                        : Strided(key.out, columns, key.in, 1, key.operand);
       destination = Strided(key.rows, columns, key.in, 1, key.result);
       break;
-    case Product::kBackwardWeight: {
+    case Product::kBackwardWeight:
       source =
           memory::desc({key.out, key.rows}, ToDnnl(key.operand), memory::dims{1, key.dy_stride});
       weights = Plain(key.rows, key.in, key.operand);
       destination = Plain(key.out, key.in, DType::kF32);
-      dnnl::post_ops sum;
-      sum.append_sum(1.0f);
-      attributes.set_post_ops(sum);
       break;
-    }
+  }
+  if (key.add) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attributes.set_post_ops(sum);
   }
   const auto descriptor =
       key.product == Product::kBackwardWeight
@@ -420,7 +422,7 @@ void OneDnnBackwardInput(const Tensor& dy, const OneDnnWeight& weight, const Ten
   Deliver(result, dx);
 }
 
-void OneDnnBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight) {
+void OneDnnBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add) {
   const int64_t out = dy.cols(), in = x.cols();
   const bool convert = dy.dtype() == DType::kBF16 && !HasNativeBf16();
   const Tensor left = convert ? AsF32(dy, 0) : dy, right = convert ? AsF32(x, 1) : x;
@@ -434,7 +436,9 @@ void OneDnnBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweig
                   DType::kF32,
                   false,
                   /*threads=*/1,
-                  out};
+                  out,
+                  /*columns=*/0,
+                  add};
     Run(key, static_cast<const char*>(left.raw()) + first * size, right.raw(), nullptr,
         dweight.f32() + first * in);
   });

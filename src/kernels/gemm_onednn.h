@@ -31,7 +31,7 @@ class OneDnnWeight {
 void OneDnnForward(const Tensor& x, const OneDnnWeight& weight, const Tensor& bias,
                    const Tensor& y);
 void OneDnnBackwardInput(const Tensor& dy, const OneDnnWeight& weight, const Tensor& dx);
-void OneDnnBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight);
+void OneDnnBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add);
 std::string OneDnnDescription();
 
 }  // namespace denseformer

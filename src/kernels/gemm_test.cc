@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <ostream>
+#include <utility>
 #include <vector>
 
 #include "base/parallel.h"
@@ -92,22 +95,30 @@ TEST_P(Gemm, ForwardAndInputGradient) {
   EXPECT_LE(worst, Tolerance(c.result) * largest);
 }
 
-TEST_P(Gemm, WeightAndBiasGradientAreAddedTo) {
+TEST_P(Gemm, WeightGradientIsStoredOrAddedTo) {
   const Case c = GetParam();
   Operand dy(c.compute, {c.rows, c.out}, 7), x(c.compute, {c.rows, c.in}, 8);
-  Operand dw(DType::kF32, {c.out, c.in}, 9), before(DType::kF32, {c.out, c.in}, 9);
-  LinearBackwardWeight(dy.tensor, x.tensor, dw.tensor);
+  Operand stored(DType::kF32, {c.out, c.in}, 9), added(DType::kF32, {c.out, c.in}, 9),
+      before(DType::kF32, {c.out, c.in}, 9);
+  LinearBackwardWeight(dy.tensor, x.tensor, stored.tensor, /*add=*/false);
+  LinearBackwardWeight(dy.tensor, x.tensor, added.tensor, /*add=*/true);
   double worst = 0, largest = 0;
   for (int64_t o = 0; o < c.out; ++o) {
     for (int64_t i = 0; i < c.in; ++i) {
-      double sum = before.At(o * c.in + i);
+      const int64_t at = o * c.in + i;
+      double sum = 0;
       for (int64_t n = 0; n < c.rows; ++n) sum += dy.At(n * c.out + o) * x.At(n * c.in + i);
-      worst = std::max(worst, std::abs(sum - dw.At(o * c.in + i)));
+      worst = std::max(
+          {worst, std::abs(sum - stored.At(at)), std::abs(sum + before.At(at) - added.At(at))});
       largest = std::max(largest, std::abs(sum));
     }
   }
   EXPECT_LE(worst, 2e-6 * largest);
+}
 
+TEST_P(Gemm, BiasGradientIsAddedTo) {
+  const Case c = GetParam();
+  Operand dy(c.compute, {c.rows, c.out}, 7);
   Operand db(DType::kF32, {c.out}, 10), db_before(DType::kF32, {c.out}, 10);
   LinearBackwardBias(dy.tensor, db.tensor);
   for (int64_t o = 0; o < c.out; ++o) {
@@ -169,7 +180,7 @@ TEST(GemmThreads, WeightGradientHasTheSameBits) {
     for (int n : {1, 2, 3, 4}) {
       SetNumThreads(n);
       Operand dw(DType::kF32, {96, 64}, 3);
-      LinearBackwardWeight(dy.tensor, x.tensor, dw.tensor);
+      LinearBackwardWeight(dy.tensor, x.tensor, dw.tensor, /*add=*/true);
       std::vector<float> bits(dw.tensor.f32(), dw.tensor.f32() + dw.tensor.count());
       if (first.empty()) first = bits;
       EXPECT_EQ(0, std::memcmp(first.data(), bits.data(), bits.size() * 4)) << n << " threads";
@@ -185,7 +196,41 @@ TEST(GemmEmpty, NoRowsIsNoWork) {
   LinearForward(empty, packed, Tensor(), empty);
   LinearGeluForward(empty, packed, Tensor(), empty, empty);
   LinearBackwardInput(empty, packed, empty);
-  LinearBackwardWeight(empty, empty, w.tensor);
+  const double before = w.At(3);
+  LinearBackwardWeight(empty, empty, w.tensor, /*add=*/true);
+  EXPECT_EQ(w.At(3), before);
+  LinearBackwardWeight(empty, empty, w.tensor, /*add=*/false);
+  for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(w.At(i), 0);
+}
+
+// Rows changed one band at a time give the copies of a change of all.
+TEST(GemmChange, CopiesFollow) {
+  for (DType compute : {DType::kF32, DType::kBF16}) {
+    for (const auto& [out, in] : {std::pair<int64_t, int64_t>{1, 1}, {77, 45}, {64, 96}}) {
+      Operand w(DType::kF32, {out, in}, 1), target(DType::kF32, {out, in}, 2);
+      Operand x(compute, {5, in}, 3), dy(compute, {5, out}, 4);
+      const auto products = [&](const PackedWeight& packed) {
+        Operand y(DType::kF32, {5, out}, 5), dx(DType::kF32, {5, in}, 6);
+        LinearForward(x.tensor, packed, Tensor(), y.tensor);
+        LinearBackwardInput(dy.tensor, packed, dx.tensor);
+        std::vector<float> all(y.tensor.f32(), y.tensor.f32() + y.tensor.count());
+        all.insert(all.end(), dx.tensor.f32(), dx.tensor.f32() + dx.tensor.count());
+        return all;
+      };
+      PackedWeight expected(target.tensor, compute, true), packed(w.tensor, compute, true);
+      expected.Refresh();
+      packed.Refresh();
+      ASSERT_NE(products(packed), products(expected));
+      std::vector<std::atomic<int>> changed(static_cast<size_t>(out));
+      packed.Change([&, columns = in](int64_t first, int64_t last) {
+        for (int64_t r = first; r < last; ++r) ++changed[static_cast<size_t>(r)];
+        std::copy(target.tensor.f32() + first * columns, target.tensor.f32() + last * columns,
+                  w.tensor.f32() + first * columns);
+      });
+      for (const std::atomic<int>& times : changed) EXPECT_EQ(times, 1);
+      EXPECT_EQ(products(packed), products(expected));
+    }
+  }
 }
 
 }  // namespace

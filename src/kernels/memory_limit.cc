@@ -36,17 +36,17 @@ uint64_t SumOfRange(const uint64_t* words, int64_t n) {
   return total;
 }
 
-void RotateRange(float* HWY_RESTRICT a, float* HWY_RESTRICT b, float* HWY_RESTRICT c,
+void RotateRange(float* HWY_RESTRICT a, const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
                  float* HWY_RESTRICT e, int64_t n) {
   const hn::ScalableTag<float> d;
   ForEachVector(d, n, [&](int64_t i, auto lanes) HWY_ATTR {
-    for (const float* array : {a, b, c, e}) __builtin_prefetch(array + i + kAheadWords, /*rw=*/1);
+    __builtin_prefetch(b + i + kAheadWords);
+    for (const float* array : {a, c, e}) __builtin_prefetch(array + i + kAheadWords, /*rw=*/1);
     const auto x = LoadLanes(d, a + i, lanes), y = LoadLanes(d, b + i, lanes);
     const auto z = LoadLanes(d, c + i, lanes), w = LoadLanes(d, e + i, lanes);
-    StoreLanes(d, y, a + i, lanes);
-    StoreLanes(d, z, b + i, lanes);
+    StoreLanes(d, z, a + i, lanes);
     StoreLanes(d, w, c + i, lanes);
-    StoreLanes(d, x, e + i, lanes);
+    StoreLanes(d, hn::Max(x, y), e + i, lanes);
   });
 }
 
@@ -74,7 +74,8 @@ uint64_t ReadBytes(std::span<const std::byte> bytes) {
   return total;
 }
 
-void TouchFour(std::span<float> a, std::span<float> b, std::span<float> c, std::span<float> d) {
+void TouchFour(std::span<float> a, std::span<const float> b, std::span<float> c,
+               std::span<float> d) {
   ParallelFor(
       static_cast<int64_t>(a.size()), /*grain=*/1 << 16, [&](int64_t begin, int64_t end, int) {
         DF_DYNAMIC_DISPATCH(RotateRange)

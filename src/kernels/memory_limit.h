@@ -11,8 +11,9 @@ namespace denseformer {
 // Reads every byte once; the result keeps the compiler from dropping the loop.
 uint64_t ReadBytes(std::span<const std::byte> bytes);
 
-// The memory traffic of AdamW without its arithmetic: reads four arrays, writes all four.
-void TouchFour(std::span<float> a, std::span<float> b, std::span<float> c, std::span<float> d);
+// The memory traffic of AdamW without its arithmetic: reads four arrays, writes all but b.
+void TouchFour(std::span<float> a, std::span<const float> b, std::span<float> c,
+               std::span<float> d);
 
 }  // namespace denseformer
 

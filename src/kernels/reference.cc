@@ -138,7 +138,6 @@ void AdamWUpdate(const AdamWStep& step, AdamWState& state) {
     const double m_hat = m / (1 - std::pow(beta1, t)), v_hat = v / (1 - std::pow(beta2, t));
     state.weights[i] = state.weights[i] * (1 - rate * step.decay) -
                        rate * m_hat / (std::sqrt(v_hat) + step.epsilon);
-    state.gradients[i] = 0;
   }
 }
 

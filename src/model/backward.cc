@@ -1,5 +1,7 @@
 // The backward pass: the forward pass (forward.cc) in reverse, each call the partner of one there.
 // The gradient of a is da; activations.dx carries the gradient of the stream from block to block.
+#include <algorithm>
+
 #include "kernels/attention.h"
 #include "kernels/embedding.h"
 #include "kernels/gelu.h"
@@ -13,11 +15,13 @@
 namespace denseformer {
 namespace {
 
-// Gradients of y = x W^T + bias for W and the bias, which are added to.
-void LinearBackwardParameters(const Tensor& dy, const Tensor& x, const Tensor& dweight,
-                              const Tensor& dbias) {
-  LinearBackwardWeight(dy, x, dweight);
-  if (!dbias.empty()) LinearBackwardBias(dy, dbias);
+// Before a pass whose gradients replace the old ones. Those of matrices are stored by the products
+// that make them; the others are added up from 0.
+void ClearVectorGradients(const Model& model) {
+  const std::span<float> gradients = model.gradients();
+  for (const Parameter& p : model.table().all()) {
+    if (!p.matrix()) std::fill_n(gradients.begin() + p.offset, p.count(), 0.0f);
+  }
 }
 
 // Where the gradient of Y_i goes: kept for the averages where depth i has a module, else into dx.
@@ -26,19 +30,26 @@ const Tensor& DyPlace(const Model& model, int i, Activations& a) {
 }
 
 // dX_i in a.dx -> dY_{i-1}.
-void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Activations& a) {
+void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gradients gradients,
+                   Activations& a) {
   const BlockTensors& w = model.tensors().blocks[i - 1];
   const BlockTensors& dw = model.gradient_tensors().blocks[i - 1];
   const PackedBlock& packed = model.packed(i);
   const int heads = model.config().n_head;
   BlockActivations& b = a.block(i);
+  // Gradients of y = x W^T + bias for W and the bias.
+  const auto parameters = [gradients](const Tensor& dy, const Tensor& x, const Tensor& dweight,
+                                      const Tensor& dbias) {
+    LinearBackwardWeight(dy, x, dweight, /*add=*/gradients == Gradients::kAdd);
+    if (!dbias.empty()) LinearBackwardBias(dy, dbias);
+  };
 
   ResidualBackward(a.dx, b.x_mid, w.gain_mlp, PlaceDropout(dropout, i, DropoutPlace::kMlp),
                    {a.dx, a.delta, dw.gain_mlp, a.scratch});
-  LinearBackwardParameters(a.delta, b.gelu, dw.mlp_proj_weight, dw.mlp_proj_bias);
+  parameters(a.delta, b.gelu, dw.mlp_proj_weight, dw.mlp_proj_bias);
   LinearBackwardInput(a.delta, packed.mlp_proj, a.dfc);
   GeluBackward(b.fc, a.dfc, a.dfc);
-  LinearBackwardParameters(a.dfc, b.ln_2, dw.fc_weight, dw.fc_bias);
+  parameters(a.dfc, b.ln_2, dw.fc_weight, dw.fc_bias);
   LinearBackwardInput(a.dfc, packed.fc, a.dnorm);
   ResidualNormGradients middle;  // ln_2 = LayerNorm(x_mid), x_mid = gain * Y_{i-1} + delta
   middle.dout = a.dnorm;
@@ -58,12 +69,12 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Act
   middle.scratch = a.scratch;
   ResidualNormBackward(middle);
 
-  LinearBackwardParameters(a.delta, b.attention, dw.proj_weight, dw.proj_bias);
+  parameters(a.delta, b.attention, dw.proj_weight, dw.proj_bias);
   LinearBackwardInput(a.delta, packed.proj, a.dnorm);
   AttentionBackward(b.qkv, b.attention, b.lse, a.dnorm.Reshape(b.attention.shape()), heads,
                     PlaceDropout(dropout, i, DropoutPlace::kAttention), a.dqkv);
   RotaryBackward(a.rotary, heads, a.dqkv);
-  LinearBackwardParameters(a.dqkv, b.ln_1, dw.qkv_weight, dw.qkv_bias);
+  parameters(a.dqkv, b.ln_1, dw.qkv_weight, dw.qkv_bias);
   LinearBackwardInput(a.dqkv, packed.qkv, a.dnorm);
   LayerNormBackward(a.dnorm, a.y(i - 1), w.ln_1_weight, b.ln_1_mean, b.ln_1_rstd,
                     {a.dx, DyPlace(model, i - 1, a), dw.ln_1_weight, dw.ln_1_bias, a.scratch});
@@ -77,7 +88,7 @@ void DepthBackward(int i, Activations& a) {
 }  // namespace
 
 double ForwardBackward(const Model& model, const Batch& batch, const DropoutOptions& dropout,
-                       float scale, Activations& a) {
+                       float scale, Gradients gradients, Activations& a) {
   DF_CHECK(a.training());
   if (batch.targets.empty()) Throw(ErrorCode::kInvalid, "batch: targets are needed for a loss");
   ForwardToNorm(model, batch, dropout, a, {});
@@ -86,15 +97,16 @@ double ForwardBackward(const Model& model, const Batch& batch, const DropoutOpti
   const int depth = model.config().n_layer;
   const ModelTensors& dw = model.gradient_tensors();
 
+  if (gradients == Gradients::kReplace) ClearVectorGradients(model);
   HeadForwardBackward(model, a, batch.targets,
-                      targets > 0 ? scale / static_cast<float>(targets) : 0.0f, losses);
+                      targets > 0 ? scale / static_cast<float>(targets) : 0.0f, gradients, losses);
   LayerNormBackward(a.dnorm, a.y(depth), model.tensors().ln_f_weight, a.ln_f_mean, a.ln_f_rstd,
                     {Tensor(), DyPlace(model, depth, a), dw.ln_f_weight, dw.ln_f_bias, a.scratch});
   for (int i = depth; i >= 1; --i) {
     DepthBackward(i, a);
     // The forward pass ended with the last block, so its activations are still there.
     if (a.recompute() && i < depth) RecomputeBlock(model, i, dropout, a);
-    BlockBackward(model, i, dropout, a);
+    BlockBackward(model, i, dropout, gradients, a);
   }
   DepthBackward(0, a);
   ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.dx);

@@ -44,10 +44,11 @@ double ForwardLoss(const Model& model, const Batch& batch, Activations& activati
 void ForwardLogits(const Model& model, const Batch& batch, Activations& activations,
                    const Tensor& logits, const DepthObserver& observer = {});
 
-// Forward and backward: returns the mean loss and adds the gradient of (loss * scale) to
-// model.gradients(). Needs a trainable model and activations for training.
+// Forward and backward: returns the mean loss; the gradient of (loss * scale) takes the place of
+// model.gradients() or is added to it. Needs a trainable model and activations for training.
+enum class Gradients { kReplace, kAdd };
 double ForwardBackward(const Model& model, const Batch& batch, const DropoutOptions& dropout,
-                       float scale, Activations& activations);
+                       float scale, Gradients gradients, Activations& activations);
 
 }  // namespace denseformer
 

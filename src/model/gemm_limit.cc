@@ -69,7 +69,7 @@ void GemmLimit::Forward() {
 
 void GemmLimit::Backward() {
   auto run = [](Impl::Layer& layer) {
-    LinearBackwardWeight(layer.y_tensor, layer.x_tensor, layer.gradient_tensor);
+    LinearBackwardWeight(layer.y_tensor, layer.x_tensor, layer.gradient_tensor, /*add=*/false);
     LinearBackwardInput(layer.y_tensor, layer.weight, layer.x_tensor);
   };
   for (int64_t call = 0; call < impl_->head->calls; ++call) run(*impl_->head);

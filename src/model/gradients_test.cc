@@ -18,7 +18,8 @@ double LossAt(Model& model, const RandomBatch& batch, const Parameter& parameter
   const std::vector<float> kept(data.begin(), data.end());
   for (size_t i = 0; i < data.size(); ++i) data[i] += t * direction[i];
   model.WeightsChanged();
-  const double loss = ForwardBackward(model, batch.batch(), dropout, 1.0f, activations);
+  const double loss =
+      ForwardBackward(model, batch.batch(), dropout, 1.0f, Gradients::kReplace, activations);
   std::copy(kept.begin(), kept.end(), data.begin());
   return loss;
 }
@@ -32,7 +33,7 @@ void ExpectGradientsMatchDifferences(const ModelConfig& config, const DropoutOpt
   Model model = RandomModel(config);
   const RandomBatch batch(config, 2, 7, 3, /*ignore_every=*/5);
   Activations activations(model, 2, 7, ModelUse::kTraining);
-  ForwardBackward(model, batch.batch(), dropout, 1.0f, activations);
+  ForwardBackward(model, batch.batch(), dropout, 1.0f, Gradients::kReplace, activations);
   const std::vector<float> gradients(model.gradients().begin(), model.gradients().end());
 
   for (const Parameter& parameter : model.table().all()) {
@@ -94,7 +95,8 @@ TEST(GradientsTest, DropoutDependsOnSeedAndStepOnly) {
   const RandomBatch batch(model.config(), 2, 9, 3);
   Activations activations(model, 2, 9, ModelUse::kTraining);
   const auto loss = [&](float probability, uint64_t seed, uint64_t step) {
-    return ForwardBackward(model, batch.batch(), {probability, seed, step}, 1.0f, activations);
+    return ForwardBackward(model, batch.batch(), {probability, seed, step}, 1.0f,
+                           Gradients::kReplace, activations);
   };
   const double expected = loss(0.2f, 1, 1);
   EXPECT_EQ(loss(0.2f, 1, 1), expected);

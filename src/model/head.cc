@@ -27,7 +27,8 @@ void HeadForward(const Model& model, Activations& activations, std::span<const i
 }
 
 void HeadForwardBackward(const Model& model, Activations& activations,
-                         std::span<const int32_t> targets, float scale, std::span<float> losses) {
+                         std::span<const int32_t> targets, float scale, Gradients gradients,
+                         std::span<float> losses) {
   ForEachChunk(activations, [&](int64_t begin, int64_t n) {
     const Tensor input = activations.ln_f.Rows(begin, n);
     const Tensor logits = activations.logits.Rows(0, n), dlogits = activations.dlogits.Rows(0, n);
@@ -35,7 +36,8 @@ void HeadForwardBackward(const Model& model, Activations& activations,
     CrossEntropyForwardBackward(logits, targets.subspan(begin, n), scale, losses.subspan(begin, n),
                                 dlogits);
     LinearBackwardInput(dlogits, model.packed_head(), activations.dnorm.Rows(begin, n));
-    LinearBackwardWeight(dlogits, input, model.gradient_tensors().wte);
+    LinearBackwardWeight(dlogits, input, model.gradient_tensors().wte,
+                         /*add=*/gradients == Gradients::kAdd || begin > 0);
   });
 }
 

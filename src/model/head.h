@@ -6,6 +6,7 @@
 #include <span>
 
 #include "model/activations.h"
+#include "model/forward.h"
 #include "model/model.h"
 
 namespace denseformer {
@@ -15,10 +16,11 @@ void HeadForward(const Model& model, Activations& activations, std::span<const i
                  std::span<float> losses, std::span<uint8_t> correct);
 
 // As HeadForward, and at once the gradient of scale * sum(losses): activations.dnorm gets the
-// gradient of ln_f, the gradient of wte is added to. The logits are gone when this returns, so
-// there is no separate backward call.
+// gradient of ln_f, the gradient of wte is replaced or added to. The logits are gone when this
+// returns, so there is no separate backward call.
 void HeadForwardBackward(const Model& model, Activations& activations,
-                         std::span<const int32_t> targets, float scale, std::span<float> losses);
+                         std::span<const int32_t> targets, float scale, Gradients gradients,
+                         std::span<float> losses);
 
 }  // namespace denseformer
 

@@ -20,6 +20,10 @@ Model::Model(const ModelConfig& config, DType compute, ModelUse use)
                        pack(block.mlp_proj_weight)});
   }
   packed_head_.push_back(pack(tensors_.wte));
+  matrices_.push_back(&packed_head_.front());
+  for (PackedBlock& block : packed_) {
+    matrices_.insert(matrices_.end(), {&block.qkv, &block.proj, &block.fc, &block.mlp_proj});
+  }
 }
 
 std::span<float> Model::weights() const {
@@ -37,13 +41,23 @@ void Model::Initialize(uint64_t seed) {
 }
 
 void Model::WeightsChanged() {
-  for (PackedBlock& block : packed_) {
-    block.qkv.Refresh();
-    block.proj.Refresh();
-    block.fc.Refresh();
-    block.mlp_proj.Refresh();
+  for (PackedWeight* matrix : matrices_) matrix->Refresh();
+}
+
+void Model::ChangeWeights(WeightChange change) {
+  auto matrix = matrices_.begin();
+  for (const Parameter& p : table_.all()) {
+    if (!p.matrix()) {
+      change(p, p.offset, p.offset + p.count());
+      continue;
+    }
+    PackedWeight& packed = **matrix++;
+    const int64_t columns = packed.in();
+    DF_CHECK(packed.out() * columns == p.count());
+    packed.Change([&](int64_t first, int64_t last) {
+      change(p, p.offset + first * columns, p.offset + last * columns);
+    });
   }
-  packed_head_.front().Refresh();
 }
 
 }  // namespace denseformer

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "denseformer/config.h"
 #include "denseformer/depth_pattern.h"
 #include "kernels/gemm.h"
@@ -50,6 +51,12 @@ class Model {
   // To be called after every change of weights(): refreshes the packed copies.
   void WeightsChanged();
 
+  // Changes the weights and the packed copies in one pass over the memory: calls change(parameter,
+  // begin, end), from several threads, for ranges of elements of weights() that together are all
+  // parameters.
+  using WeightChange = FunctionRef<void(const Parameter& parameter, int64_t begin, int64_t end)>;
+  void ChangeWeights(WeightChange change);
+
   const PackedBlock& packed(int block) const { return packed_[block - 1]; }  // 1..d
   const PackedWeight& packed_head() const { return packed_head_.front(); }
 
@@ -63,6 +70,7 @@ class Model {
   ModelTensors tensors_, gradient_tensors_;
   std::vector<PackedBlock> packed_;
   std::vector<PackedWeight> packed_head_;  // one element
+  std::vector<PackedWeight*> matrices_;    // all of these, in the order of the table
 };
 
 }  // namespace denseformer

@@ -164,7 +164,7 @@ TEST(ModelTest, GradientsAddUpAndScale) {
   const PassResult once = RunPass(model, batch, activations);
   const PassResult half = RunPass(model, batch, activations, 0.5f);
   EXPECT_EQ(half.loss, once.loss);
-  ForwardBackward(model, batch.batch(), DropoutOptions(), 0.5f, activations);
+  ForwardBackward(model, batch.batch(), DropoutOptions(), 0.5f, Gradients::kAdd, activations);
   for (const Parameter& parameter : model.table().all()) {
     const std::span<const float> sum = model.gradients();
     EXPECT_LE(RelativeError(Slice(sum, parameter),

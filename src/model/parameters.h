@@ -48,6 +48,11 @@ struct Parameter {
   int64_t offset;   // of the first element in the buffer of all parameters
 
   int64_t count() const { return shape.count(); }
+  // Whether matrix products read it.
+  bool matrix() const {
+    return group == ParameterGroup::kEmbedding || group == ParameterGroup::kAttention ||
+           group == ParameterGroup::kMlp;
+  }
 };
 
 // Views of all tensors of a model in one buffer: weights, gradients or a moment of the optimiser.

@@ -28,12 +28,13 @@ struct Accumulated {
 };
 Accumulated Accumulate(const Model& model, float dropout, bool recompute) {
   Activations activations(model, 3, 19, ModelUse::kTraining, recompute);
-  std::fill(model.gradients().begin(), model.gradients().end(), 0.0f);
   const RandomBatch first(model.config(), 3, 19, 3, /*ignore_every=*/4);
   const RandomBatch second(model.config(), 2, 11, 4);
   Accumulated result;
-  result.first = ForwardBackward(model, first.batch(), {dropout, 5, 6}, 0.5f, activations);
-  result.second = ForwardBackward(model, second.batch(), {dropout, 5, 7}, 0.5f, activations);
+  result.first = ForwardBackward(model, first.batch(), {dropout, 5, 6}, 0.5f, Gradients::kReplace,
+                                 activations);
+  result.second =
+      ForwardBackward(model, second.batch(), {dropout, 5, 7}, 0.5f, Gradients::kAdd, activations);
   result.gradients.assign(model.gradients().begin(), model.gradients().end());
   return result;
 }

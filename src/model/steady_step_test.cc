@@ -74,10 +74,14 @@ TEST_P(SteadyStep, AllocatesNothing) {
   std::vector<float> first(model.weights().size()), second(first.size());
   AdamWStep adamw;
   auto step = [&] {
-    ForwardBackward(model, {tokens, targets, kSequences, kLength}, {0.1f, 1, 1}, 1, activations);
+    ForwardBackward(model, {tokens, targets, kSequences, kLength}, {0.1f, 1, 1}, 1,
+                    Gradients::kReplace, activations);
     SumOfSquares(model.gradients());
-    AdamWUpdate(adamw, model.weights(), model.gradients(), first, second);
-    model.WeightsChanged();
+    model.ChangeWeights([&](const Parameter&, int64_t begin, int64_t end) {
+      const size_t at = static_cast<size_t>(begin), n = static_cast<size_t>(end - begin);
+      AdamWUpdate(adamw, model.weights().subspan(at, n), model.gradients().subspan(at, n),
+                  std::span(first).subspan(at, n), std::span(second).subspan(at, n));
+    });
   };
   for (int i = 0; i < 3; ++i) step();
   const int64_t before = allocations;

@@ -130,16 +130,19 @@ std::span<const T> Slice(std::span<const T> buffer, const Parameter& parameter) 
   return buffer.subspan(parameter.offset, static_cast<size_t>(parameter.count()));
 }
 
-// Forward and backward from zeroed gradients.
+// Forward and backward, from gradients of something else.
 struct PassResult {
   double loss = 0;
   std::vector<float> gradients;  // laid out as model.gradients()
 };
 inline PassResult RunPass(const Model& model, const RandomBatch& batch, Activations& activations,
                           float scale = 1.0f) {
-  std::fill(model.gradients().begin(), model.gradients().end(), 0.0f);
+  for (const Parameter& p : model.table().all()) {
+    std::fill_n(model.gradients().begin() + p.offset, p.count(), 7.0f);
+  }
   PassResult result;
-  result.loss = ForwardBackward(model, batch.batch(), DropoutOptions(), scale, activations);
+  result.loss = ForwardBackward(model, batch.batch(), DropoutOptions(), scale, Gradients::kReplace,
+                                activations);
   result.gradients.assign(model.gradients().begin(), model.gradients().end());
   return result;
 }

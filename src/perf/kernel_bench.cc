@@ -63,7 +63,7 @@ struct BlockProducts {
   void Forward() { LinearForward(x.tensor, weight, Tensor(), y.tensor); }
   void Backward() {
     LinearBackwardInput(y.tensor, weight, x.tensor);
-    LinearBackwardWeight(y.tensor, x.tensor, gradient.tensor);
+    LinearBackwardWeight(y.tensor, x.tensor, gradient.tensor, /*add=*/false);
   }
 
   Filled master, x, y, gradient;
@@ -162,9 +162,10 @@ BenchTable BenchGemm(const KernelBenchOptions& options) {
     variants.push_back(
         {shape + " input gradient, oneDNN", [=] { OneDnnBackwardInput(y, p->onednn, x); }});
     variants.push_back({shape + " input gradient", [=] { LinearBackwardInput(y, p->weight, x); }});
+    variants.push_back({shape + " weight gradient, oneDNN",
+                        [=] { OneDnnBackwardWeight(y, x, gradient, /*add=*/false); }});
     variants.push_back(
-        {shape + " weight gradient, oneDNN", [=] { OneDnnBackwardWeight(y, x, gradient); }});
-    variants.push_back({shape + " weight gradient", [=] { LinearBackwardWeight(y, x, gradient); }});
+        {shape + " weight gradient", [=] { LinearBackwardWeight(y, x, gradient, /*add=*/false); }});
     variants.push_back({shape + " packing", [=] { p->weight.Refresh(); }});
     const double work = 2.0 * static_cast<double>(rows * out) * static_cast<double>(in);
     flops.insert(flops.end(), 6, work);

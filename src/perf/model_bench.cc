@@ -107,13 +107,15 @@ struct TrainVariant {
 
   // The moments are shared by all variants: only the time counts.
   void Run(Activations& memory, std::span<float> first, std::span<float> second) {
-    ForwardBackward(model, data.batch, {}, 1, memory);
-    const size_t n = model.weights().size();
+    ForwardBackward(model, data.batch, {}, 1, Gradients::kReplace, memory);
     AdamWStep step;
     step.rate = 1e-6f;
     SumOfSquares(model.gradients());
-    AdamWUpdate(step, model.weights(), model.gradients(), first.first(n), second.first(n));
-    model.WeightsChanged();
+    model.ChangeWeights([&](const Parameter&, int64_t begin, int64_t end) {
+      const size_t at = static_cast<size_t>(begin), n = static_cast<size_t>(end - begin);
+      AdamWUpdate(step, model.weights().subspan(at, n), model.gradients().subspan(at, n),
+                  first.subspan(at, n), second.subspan(at, n));
+    });
   }
 
   Model model;

@@ -9,7 +9,6 @@
 #define DENSEFORMER_TRAIN_OPTIMIZER_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "io/run_directory.h"
 #include "model/model.h"
@@ -27,12 +26,9 @@ class Optimizer {
   // any of them is not. Gradients of frozen parameters become 0.
   double GradientNorm(int64_t step);
 
-  // One update with gradients multiplied by `gradient_scale`; gradients are 0 afterwards, and the
-  // model's packed weights up to date.
+  // One update with gradients multiplied by `gradient_scale`; the model's packed weights are up to
+  // date afterwards.
   void Update(int64_t step, double rate, double gradient_scale);
-
-  // Forgets the gradients, for a step that is skipped.
-  void DropGradients();
 
   Moments moments();
   // Updates that the weights have had, and those of the DWA weights among them (delayed DWA).
@@ -41,18 +37,12 @@ class Optimizer {
   void SetUpdates(int64_t updates, int64_t dwa_updates);
 
  private:
-  // Neighbours in the buffer that are treated alike.
-  struct Range {
-    int64_t begin, end;
-    bool decays, dwa;
-  };
-  bool Frozen(const Range& range, int64_t step) const {
-    return range.dwa && step < options_.dwa_start;
+  bool Frozen(const Parameter& parameter, int64_t step) const {
+    return parameter.group == ParameterGroup::kDwa && step < options_.dwa_start;
   }
 
   Model& model_;
   TrainOptions options_;
-  std::vector<Range> ranges_;
   Storage first_, second_;
   int64_t updates_ = 0, dwa_updates_ = 0;
 };

@@ -207,9 +207,9 @@ double Trainer::Accumulate(int64_t step) {
     const DropoutOptions dropout = {static_cast<float>(options_.dropout),
                                     static_cast<uint64_t>(options_.seed),
                                     static_cast<uint64_t>(step * passes + pass)};
-    loss +=
-        ForwardBackward(model_, batch, dropout, 1.0f / static_cast<float>(passes), activations_) /
-        passes;
+    loss += ForwardBackward(model_, batch, dropout, 1.0f / static_cast<float>(passes),
+                            pass == 0 ? Gradients::kReplace : Gradients::kAdd, activations_) /
+            passes;
     // The batch of the pass that failed stays in place for the diagnosis.
     if (!std::isfinite(loss)) break;
   }
@@ -225,7 +225,6 @@ void Trainer::Skip(int64_t step, double loss) {
     const Batch batch = {tokens_, targets_, options_.pass_sequences(), options_.model.seq_len};
     bad = FirstBadTensor(model_, batch, activations_);
   }
-  optimizer_.DropGradients();
   if (!enough) {
     LogWarning("step {}: loss or gradient not finite (loss {}); skipped", step + 1, loss);
     return;

@@ -52,7 +52,7 @@ TEST_P(TrainingOracleTest, TenStepsAgree) {
       targets[n] = (tokens[n] * 3 + 1) % options.model.vocab_size;
     }
     const Batch batch = {tokens, targets, kSequences, length};
-    const double loss = ForwardBackward(ours, batch, {}, 1.0f, activations);
+    const double loss = ForwardBackward(ours, batch, {}, 1.0f, Gradients::kReplace, activations);
     const double norm = optimizer.GradientNorm(step);
     const bool clips = options.clip > 0 && norm > options.clip;
     optimizer.Update(step, schedule.Rate(step), clips ? options.clip / (norm + 1e-6) : 1.0);
