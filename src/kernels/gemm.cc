@@ -10,6 +10,7 @@
 #include "kernels/gelu.h"
 #include "kernels/gemm_amx.h"
 #include "kernels/gemm_onednn.h"
+#include "kernels/rotary.h"
 #include "tensor/storage.h"
 
 namespace denseformer {
@@ -30,6 +31,21 @@ struct PackedWeight::Impl {
   Storage forward, backward;  // AMX: right operands of x W^T and of dy W
   std::optional<OneDnnWeight> onednn;
 };
+
+namespace {
+
+// x W^T + bias by our own kernel to what `out` names.
+void AmxForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias, AmxOutput out) {
+  const Tensor& y = out.y.empty() ? out.gelu : out.y;
+  DF_CHECK(x.dtype() == weight.compute() && x.cols() == weight.in() && x.rows() == y.rows());
+  DF_CHECK(y.cols() == weight.out());
+  if (x.rows() == 0) return;
+  out.n = weight.out();
+  out.bias = bias.empty() ? nullptr : bias.f32();
+  AmxMultiply(x, static_cast<const bf16*>(weight.impl().forward.data()), out);
+}
+
+}  // namespace
 
 PackedWeight::PackedWeight(const Tensor& master, DType compute, bool for_backward)
     : impl_(std::make_unique<Impl>()) {
@@ -75,9 +91,9 @@ void PackedWeight::Change(FunctionRef<void(int64_t first, int64_t last)> change)
   const AmxWeight weight{impl_->master.f32(), out(), in(),
                          static_cast<bf16*>(impl_->forward.data()),
                          static_cast<bf16*>(impl_->backward.data())};
-  ParallelFor((out() + kAmxBand - 1) / kAmxBand, 1, [&](int64_t begin, int64_t end, int) {
+  ParallelFor((out() + kAmxBlock - 1) / kAmxBlock, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t band = begin; band < end; ++band) {
-      change(band * kAmxBand, std::min(out(), (band + 1) * kAmxBand));
+      change(band * kAmxBlock, std::min(out(), (band + 1) * kAmxBlock));
       AmxPackBand(weight, band);
     }
   });
@@ -88,12 +104,10 @@ void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bi
   const PackedWeight::Impl& w = weight.impl();
   DF_CHECK(x.dtype() == w.compute && x.cols() == weight.in() && y.cols() == weight.out());
   DF_CHECK(y.rows() == x.rows());
-  if (x.rows() == 0) return;
-  if (w.onednn) {
+  if (!w.onednn) {
+    AmxForward(x, weight, bias, {.y = y});
+  } else if (x.rows() > 0) {
     OneDnnForward(x, *w.onednn, bias, y);
-  } else {
-    AmxOutput out{.n = weight.out(), .bias = bias.empty() ? nullptr : bias.f32(), .y = y};
-    AmxMultiply(x, static_cast<const bf16*>(w.forward.data()), out);
   }
 }
 
@@ -106,12 +120,23 @@ void LinearGeluForward(const Tensor& x, const PackedWeight& weight, const Tensor
     GeluForward(fc.empty() ? gelu : fc, gelu);
     return;
   }
-  DF_CHECK(x.dtype() == w.compute && x.cols() == weight.in() && gelu.cols() == weight.out());
-  DF_CHECK(gelu.rows() == x.rows());
-  if (x.rows() == 0) return;
-  const AmxOutput out{
-      .n = weight.out(), .bias = bias.empty() ? nullptr : bias.f32(), .y = fc, .gelu = gelu};
-  AmxMultiply(x, static_cast<const bf16*>(w.forward.data()), out);
+  AmxForward(x, weight, bias, {.y = fc, .gelu = gelu});
+}
+
+void LinearRotaryForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
+                         const Tensor& table, int64_t heads, const Tensor& qkv) {
+  const PackedWeight::Impl& w = weight.impl();
+  const int64_t head_size = table.cols();
+  DF_CHECK(qkv.shape().rank() == 3 && qkv.cols() == 3 * heads * head_size);
+  if (w.onednn || head_size % kAmxBlock != 0) {
+    LinearForward(x, weight, bias, qkv);
+    RotaryForward(table, heads, qkv);
+    return;
+  }
+  const int64_t time = qkv.shape()[1];
+  DF_CHECK_MSG(time <= table.rows(), "{} positions, table of {}", time, table.rows());
+  AmxForward(x, weight, bias,
+             {.y = qkv, .turn = {table.f32(), head_size, time, 2 * heads * head_size}});
 }
 
 void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx) {

@@ -55,6 +55,11 @@ void LinearForward(const Tensor& x, const PackedWeight& weight, const Tensor& bi
 void LinearGeluForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
                        const Tensor& fc, const Tensor& gelu);
 
+// qkv [B, T, 3 D] of the compute dtype = x W^T (+ bias), q and k turned by RotaryForward with
+// `table` (rotary.h); the bits are those of the two passes.
+void LinearRotaryForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
+                         const Tensor& table, int64_t heads, const Tensor& qkv);
+
 // dx [N, in] = dy [N, out] W. dy has the compute dtype, dx the compute dtype or fp32.
 void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx);
 

@@ -118,6 +118,8 @@ void MultiplyPacked(const bf16* left, const Right& right, const Target& target, 
       return MultiplyPanels<Form::kF32>(left, right, target, part);
     case Form::kBf16:
       return MultiplyPanels<Form::kBf16>(left, right, target, part);
+    case Form::kBf16Turned:
+      return MultiplyPanels<Form::kBf16Turned>(left, right, target, part);
     case Form::kGelu:
       return MultiplyPanels<Form::kGelu>(left, right, target, part);
     case Form::kBf16AndGelu:
@@ -206,8 +208,10 @@ Target MakeTarget(const AmxOutput& out) {
     target.form = Form::kF32;
     target.f32 = {out.y.f32(), out.n};
   } else {
-    if (out.gelu.empty()) target.form = Form::kBf16;
     target.rounded = {out.y.As<bf16>(), out.n};
+    target.turn = out.turn;
+    const bool turns = out.turn.table != nullptr;
+    if (out.gelu.empty()) target.form = turns ? Form::kBf16Turned : Form::kBf16;
   }
   return target;
 }
@@ -221,7 +225,7 @@ int64_t AmxPackedSize(int64_t n, int64_t k) {
 }
 
 void AmxPackBand(const AmxWeight& weight, int64_t band) {
-  static_assert(kAmxBand == kTileK);
+  static_assert(kAmxBlock == kTileK && kAmxBlock == kBlock);
   const int64_t out = weight.out, in = weight.in;
   const int64_t in_tiles = DivUp(in, kTileK), out_tiles = DivUp(out, kTileK);
   const int64_t rows = std::min(kTileK, out - band * kTileK);

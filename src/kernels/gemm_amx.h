@@ -16,6 +16,9 @@
 
 namespace denseformer {
 
+// Columns of the results that are finished together, and rows of a band of weights.
+inline constexpr int64_t kAmxBlock = 32;
+
 // Whether these products can run here.
 bool HasAmxGemm();
 
@@ -30,9 +33,16 @@ struct AmxWeight {
   bf16* backward;  // right operand of dy W: AmxPackedSize(in, out) elements, or null for none
 };
 
-// Packs rows [band * kAmxBand, (band + 1) * kAmxBand) of W, as far as there are that many.
-inline constexpr int64_t kAmxBand = 32;
+// Packs rows [band * kAmxBlock, (band + 1) * kAmxBlock) of W, as far as there are that many.
 void AmxPackBand(const AmxWeight& weight, int64_t band);
+
+// Rotary positions (rotary.h) on the first columns of a product whose rows are sequences.
+struct AmxTurn {
+  const float* table = nullptr;  // [time, head_size], or null for none
+  int64_t head_size = 0;         // a multiple of kAmxBlock
+  int64_t time = 0;              // rows of a sequence
+  int64_t columns = 0;           // a multiple of head_size
+};
 
 // What becomes of the sums s [M, n] of a product; rows are contiguous.
 struct AmxOutput {
@@ -40,6 +50,7 @@ struct AmxOutput {
   const float* bias = nullptr;  // [n] or null
   Tensor y = {};                // s + bias: fp32 or bf16
   Tensor gelu = {};             // GELU(s + bias rounded to bf16): bf16; y may be empty or bf16 then
+  AmxTurn turn = {};            // on y, bf16, after rounding
 };
 
 // x [M, k] bf16 * right to `out`.

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/gelu_fast.h"
+#include "kernels/gemm_amx.h"
 #include "kernels/gemm_amx_block-inl.h"
 #include "kernels/gemm_amx_pack-inl.h"
 
@@ -23,7 +24,7 @@ struct Plane {
   T* At(int64_t r, int64_t c) const { return data + (r - row) * stride + c - column; }
 };
 
-enum class Form { kF32, kBf16, kGelu, kBf16AndGelu };
+enum class Form { kF32, kBf16, kBf16Turned, kGelu, kBf16AndGelu };
 
 // s = sums + add + bias; which planes are there follows from the form.
 struct Target {
@@ -32,8 +33,9 @@ struct Target {
   const float* bias = nullptr;  // [n] or null
   Plane<const float> add = {};  // or no data; may be f32
   Plane<float> f32 = {};        // s
-  Plane<bf16> rounded = {};     // s rounded
-  Plane<bf16> gelu = {};        // GELU(s rounded)
+  Plane<bf16> rounded = {};     // s rounded, and then turned
+  AmxTurn turn = {};
+  Plane<bf16> gelu = {};  // GELU(s rounded)
   // Whole lines go past the cache: for results so large that they would leave it before they are
   // read. Lines that are stored without having been fetched do not hold up the loads of operands.
   bool stream = false;
@@ -51,6 +53,16 @@ inline __m512 Gelu(__m512 x) {
   for (int i = 1; i < 5; ++i) p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(gelu_fast::kPower[i]));
   const __m512 tail = _mm512_mul_ps(t, _mm512_mul_ps(scale, p));
   return _mm512_sub_ps(_mm512_max_ps(_mm512_setzero_ps(), x), tail);
+}
+
+// 16 values at neighbouring columns, turned as rotary.cc does it, to the same bits.
+inline __m512 Turned(__m512 x, const float* turn) {
+  const __m512 sign =
+      _mm512_castsi512_ps(_mm512_set1_epi64(0x3F800000BF800000));  // -1, 1, -1, 1...
+  const __m512 angles = _mm512_loadu_ps(turn);
+  const __m512 sine = _mm512_mul_ps(_mm512_movehdup_ps(angles), sign);
+  const __m512 other = _mm512_permute_ps(x, 0xB1);
+  return _mm512_fmadd_ps(other, sine, _mm512_mul_ps(x, _mm512_moveldup_ps(angles)));
 }
 
 // A finished block of sums, up to kMostRows x 32, that goes to its target while the tile unit
@@ -78,6 +90,13 @@ class OutputBeside {
       gelu_ = target.gelu.At(row, column);
       stride_ = target.gelu.stride;
     }
+    if (kForm == Form::kBf16Turned && column < target.turn.columns) {
+      const AmxTurn& turn = target.turn;
+      time_ = turn.time;
+      position_ = row % time_;
+      head_size_ = turn.head_size;
+      turn_ = turn.table + column % head_size_;
+    }
     if (target.add.data != nullptr) {
       add_ = target.add.At(row, column);
       add_stride_ = target.add.stride;
@@ -97,14 +116,15 @@ class OutputBeside {
   }
 
  private:
-  static constexpr bool kRounded = kForm == Form::kBf16 || kForm == Form::kBf16AndGelu;
+  static constexpr bool kTurned = kForm == Form::kBf16Turned;
+  static constexpr bool kRounded = kTurned || kForm == Form::kBf16 || kForm == Form::kBf16AndGelu;
   static constexpr bool kGelu = kForm == Form::kGelu || kForm == Form::kBf16AndGelu;
   static constexpr int64_t kAddAhead = 8;  // rows
 
   __mmask16 Low() const { return static_cast<__mmask16>(mask_); }
   __mmask16 High() const { return static_cast<__mmask16>(mask_ >> 16); }
 
-  inline __attribute__((always_inline)) void Row(int64_t r) const {
+  inline __attribute__((always_inline)) void Row(int64_t r) {
     __m512 low = _mm512_load_ps(sums_ + r * kBlock);
     __m512 high = _mm512_load_ps(sums_ + r * kBlock + 16);
     if (add_ != nullptr) {
@@ -127,10 +147,18 @@ class OutputBeside {
       }
       return;
     }
-    const __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    // GELU and rotation are those of the rounded sums, so that the bits are those of separate
+    // passes.
+    __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    if (kTurned && turn_ != nullptr) {
+      const float* turn = turn_ + position_ * head_size_;
+      low = Turned(Expand(_mm512_castsi512_si256(rounded)), turn);
+      high = Turned(Expand(_mm512_extracti64x4_epi64(rounded, 1)), turn + 16);
+      rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+      if (++position_ == time_) position_ = 0;
+    }
     if constexpr (kRounded) Store(rounded_ + r * stride_, rounded);
     if constexpr (kGelu) {
-      // Of the rounded sums, so that the bits are those of separate passes.
       const __m512 gelu_low = Gelu(Expand(_mm512_castsi512_si256(rounded)));
       const __m512 gelu_high = Gelu(Expand(_mm512_extracti64x4_epi64(rounded, 1)));
       Store(gelu_ + r * stride_, (__m512i)_mm512_cvtne2ps_pbh(gelu_high, gelu_low));
@@ -155,6 +183,8 @@ class OutputBeside {
   bf16* rounded_ = nullptr;
   bf16* gelu_ = nullptr;
   const float* add_ = nullptr;
+  const float* turn_ = nullptr;  // at position 0; null where these columns are not turned
+  int64_t position_ = 0, time_ = 0, head_size_ = 0;
   __mmask32 mask_ = 0;
   bool stream_ = false;
   __m512 bias_low_ = {}, bias_high_ = {};

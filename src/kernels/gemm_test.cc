@@ -14,6 +14,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "kernels/gelu.h"
+#include "kernels/rotary.h"
 #include "tensor/storage.h"
 
 namespace denseformer {
@@ -169,6 +170,27 @@ TEST_P(Gemm, WithGelu) {
     EXPECT_EQ(0, std::memcmp(fc.tensor.raw(), fused_fc.tensor.raw(), bytes));
     EXPECT_EQ(0, std::memcmp(gelu.tensor.raw(), fused.tensor.raw(), bytes));
     EXPECT_EQ(0, std::memcmp(gelu.tensor.raw(), alone.tensor.raw(), bytes));
+  }
+}
+
+// Heads of whole blocks and others; sequences that end within a block of rows.
+TEST(GemmRotary, HasTheBitsOfTwoPasses) {
+  for (DType compute : {DType::kF32, DType::kBF16}) {
+    for (const auto& [heads, head_size] : {std::pair<int64_t, int64_t>{2, 64}, {3, 32}, {3, 8}}) {
+      const int64_t sequences = 5, time = 23, width = heads * head_size;
+      Operand x(compute, {sequences * time, width}, 1), w(DType::kF32, {3 * width, width}, 2);
+      Operand bias(DType::kF32, {3 * width}, 3), table(DType::kF32, {time + 2, head_size}, 4);
+      FillRotaryTable(10000, table.tensor);
+      PackedWeight packed(w.tensor, compute, false);
+      packed.Refresh();
+      Operand expected(compute, {sequences, time, 3 * width}, 5);
+      Operand actual(compute, {sequences, time, 3 * width}, 6);
+      LinearForward(x.tensor, packed, bias.tensor, expected.tensor);
+      RotaryForward(table.tensor, heads, expected.tensor);
+      LinearRotaryForward(x.tensor, packed, bias.tensor, table.tensor, heads, actual.tensor);
+      EXPECT_EQ(0,
+                std::memcmp(expected.tensor.raw(), actual.tensor.raw(), expected.tensor.bytes()));
+    }
   }
 }
 

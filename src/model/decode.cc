@@ -54,6 +54,7 @@ void Decode(const Model& model, std::span<const DecodeSequence> sequences, KvCac
   }
   a.SetShape(static_cast<int64_t>(tokens.size()), 1);
   const auto attend = [&](int i, BlockActivations& b) {
+    LinearForward(b.ln_1, model.packed(i).qkv, model.tensors().blocks[i - 1].qkv_bias, b.qkv);
     for (size_t s = 0; s < queries.size(); ++s) {
       DecodeQuery& query = queries[s];
       query.keys = cache.keys(i, sequences[s].slot);

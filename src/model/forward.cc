@@ -9,7 +9,6 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/layernorm.h"
-#include "kernels/rotary.h"
 #include "model/head.h"
 #include "model/passes.h"
 
@@ -24,7 +23,6 @@ void BlockToGelu(const Model& model, int i, const DropoutOptions& dropout, Atten
   const PackedBlock& packed = model.packed(i);
   BlockActivations& b = a.block(i);
 
-  LinearForward(b.ln_1, packed.qkv, w.qkv_bias, b.qkv);
   attend(i, b);
   LinearForward(b.attention, packed.proj, w.proj_bias, a.delta);
 
@@ -52,7 +50,8 @@ void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Atte
 auto AttendSequences(const Model& model, const DropoutOptions& dropout, const Activations& a) {
   return [&model, &dropout, &a](int i, BlockActivations& b) {
     const int heads = model.config().n_head;
-    RotaryForward(a.rotary, heads, b.qkv);
+    LinearRotaryForward(b.ln_1, model.packed(i).qkv, model.tensors().blocks[i - 1].qkv_bias,
+                        a.rotary, heads, b.qkv);
     AttentionForward(b.qkv, heads, PlaceDropout(dropout, i, DropoutPlace::kAttention), b.attention,
                      b.lse);
   };

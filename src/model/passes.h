@@ -20,9 +20,9 @@ inline Dropout PlaceDropout(const DropoutOptions& options, int block, DropoutPla
       (options.step << 20) | (static_cast<uint64_t>(block) << 2) | static_cast<uint64_t>(place)};
 }
 
-// Attention of block i: from b.qkv, as the projection left it, to b.attention. The only place where
-// a row sees other rows, so the only difference between a pass over whole sequences and one on a KV
-// cache.
+// Attention of block i: from b.ln_1 by b.qkv to b.attention. The only place where a row has a
+// position and sees other rows, so the only difference between a pass over whole sequences and one
+// on a KV cache.
 using Attend = FunctionRef<void(int i, BlockActivations& b)>;
 
 // Tokens to LayerNorm(Y_d) in activations.ln_f, with the shape that the activations have. Nothing
