@@ -31,3 +31,6 @@ done
 output=$("$python" "$root/bench/compare_pytorch" --program /no/such/program --precision fp32 2>&1) &&
   { echo "a missing program is no failure"; exit 1; }
 grep -q "/no/such/program" <<<"$output" || { echo "a missing program is not named: $output"; exit 1; }
+output=$("$python" "$root/bench/compare_pytorch" --program "$program" --depth 1000000 --precision fp32 2>&1) &&
+  { echo "models larger than the memory are no failure"; exit 1; }
+grep -q "take fewer --forms" <<<"$output" || { echo "what the memory cannot hold is not refused: $output"; exit 1; }

@@ -104,6 +104,7 @@ TEST_F(AnalyzeCommandTest, WrongInputGetsOneClearLine) {
       {{"analyze", scratch_ / "none"}, "no such run directory"},
       {{"analyze", dense, "--data", scratch_ / "none", "--study", "cosine"}, "val.bin"},
       {{"report", dense, dense}, "given twice"},
+      {{"report", dense, "-o", data_}, "is a directory, expected a file"},
       {{"report", dense, "--bench", data_ + "/val.bin", "-o", scratch_ / "r.html"},
        "expected the output of denseformer bench"},
   };

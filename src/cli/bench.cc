@@ -200,7 +200,7 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
   app.add_option("--rounds", o->rounds, "Rounds in which every variant runs once")
       ->check(WholeNumber(1, 1000000))
       ->capture_default_str();
-  app.add_option("--svg", o->svg, "Also draw the result to this file");
+  app.add_option("--svg", o->svg, "Also draw the result to this file")->check(FileToWrite());
   app.add_option("--seconds", o->seconds, "Go on for at least this long")->check(Number(0));
   app.add_flag("--turns", o->turns,
                "Wait for a line on stdin before each round and print the times of the round "

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "base/text.h"
 
@@ -44,6 +45,16 @@ CLI::Validator OneOf(std::vector<std::string> names) {
                            DidYouMean(text, names));
       },
       description);
+}
+
+CLI::Validator FileToWrite() {
+  return CLI::Validator(
+      [](std::string& text) {
+        std::error_code ignored;
+        const bool directory = std::filesystem::is_directory(text, ignored);
+        return directory ? fmt::format("{} is a directory, expected a file", text) : std::string();
+      },
+      /*validator_desc=*/"");
 }
 
 }  // namespace denseformer

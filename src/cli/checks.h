@@ -19,6 +19,9 @@ CLI::Validator Number(double low, double high = std::numeric_limits<double>::max
 // One of `names`, which --help lists.
 CLI::Validator OneOf(std::vector<std::string> names);
 
+// The name of a file to write: not that of a directory.
+CLI::Validator FileToWrite();
+
 }  // namespace denseformer
 
 #endif  // DENSEFORMER_CLI_CHECKS_H_

@@ -101,7 +101,9 @@ void Report(const Options& options, const CommonOptions& common) {
 void AddReport(CLI::App& app, CommonOptions& common) {
   auto options = std::make_shared<Options>();
   app.add_option("RUN", options->runs, "Run directories")->required();
-  app.add_option("--out,-o", options->out, "The page to write")->capture_default_str();
+  app.add_option("--out,-o", options->out, "The page to write")
+      ->check(FileToWrite())
+      ->capture_default_str();
   app.add_option("--svg", options->svg,
                  "Also write every chart as SVG, and the table as CSV, to this directory");
   app.add_option("--bench", options->benches,

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/tokenizer_filters.h"
@@ -117,7 +118,9 @@ void AddTrain(CLI::App& parent, CommonOptions& common) {
   app.add_option("--vocab", options->vocab,
                  "Tokens to have: 256 bytes, what is learned, and the end of text");
   app.add_flag("--bytes", options->bytes, "The byte tokenizer instead: 257 tokens, no text needed");
-  app.add_option("--out", options->out, "The tokenizer.json to write")->required();
+  app.add_option("--out", options->out, "The tokenizer.json to write")
+      ->required()
+      ->check(FileToWrite());
   app.add_option("--field", options->corpus.field, "Field of .jsonl files that holds the text")
       ->capture_default_str();
   app.footer(
@@ -134,7 +137,9 @@ void AddImport(CLI::App& parent, CommonOptions& common) {
          "PATH", options->path,
          "vocab.bpe, vocab.json (with merges.txt beside it), tokenizer.json, or a directory")
       ->required();
-  app.add_option("--out", options->out, "The tokenizer.json to write")->required();
+  app.add_option("--out", options->out, "The tokenizer.json to write")
+      ->required()
+      ->check(FileToWrite());
   app.footer(
       "Example:\n"
       "  denseformer tokenizer import gpt2/vocab.bpe --out tokenizer.json");

@@ -229,6 +229,8 @@ TEST_F(TrainCommandTest, WrongCallsGetOneLine) {
       {{"train", run, "--resume", "--lr", "7"}, 2, "optimizer.lr (7.0, was 0.01)"},
       {{"train", run, "--resume", "--steps", "2", "--force", "steps"}, 2, "beyond train.steps"},
       {{"train", scratch_ / "none", "--resume"}, 1, "no run to go on with"},
+      {{"train", run + "/checkpoints", "--resume"}, 1, "did you mean"},
+      {{"train", ListCheckpoints(run).back().path, "--resume"}, 2, "is a checkpoint; give its run"},
       {{"eval", scratch_ / "none"}, 1, "none"},
       {{"eval", run, "--seq-len", "33"}, 1, "33"},
       {{"eval", run, "--data", scratch_ / "none.bin"}, 1, "none.bin"},

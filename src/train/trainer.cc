@@ -383,6 +383,10 @@ TrainOptions ReadStoredOptions(const std::string& run) {
   CheckNoFile(run);
   const std::string path = run + "/" + kOptionsFile;
   if (!FileExists(path)) {
+    const std::string found = FileExists(run) ? FindRun(run) : run;
+    if (FileExists(found + "/" + kOptionsFile)) {
+      Throw(ErrorCode::kUsage, "train: {} is a checkpoint; give its run, {}", run, found);
+    }
     Throw(ErrorCode::kNotFound,
           "train: no run to go on with at {} (no {}); begin it without "
           "--resume",
