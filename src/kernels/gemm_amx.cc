@@ -95,11 +95,11 @@ void MultiplyPanels(const bf16* left, const Right& right, const Target& target, 
       const bf16* a0 = left + p * tiles * kTile;
       output.set_prefetch(ShareOfPanels(next, tiles, number, blocks));
       if (panels == 3) {
-        MultiplyBlock<3>(a0, b0, b1, tiles, output, sums[now]);
+        MultiplyTriple(a0, b0, b1, tiles, output, sums[now]);
       } else if (panels == 2) {
-        MultiplyBlock<2>(a0, b0, b1, tiles, output, sums[now]);
+        MultiplyPair(a0, b0, b1, tiles, output, sums[now]);
       } else {
-        MultiplyBlock<1>(a0, b0, b1, tiles, output, sums[now]);
+        MultiplyPanel(a0, b0, b1, tiles, output, sums[now]);
       }
       output.Finish();
       const int64_t rows = std::min(panels * kTileRows, part.rows - p * kTileRows);

@@ -32,14 +32,14 @@ constexpr int64_t kSumBytes = kBlock * 4;
 // Results of kTileRows rows.
 constexpr int64_t kSumPanel = kTileRows * kBlock;
 
-// c [16 * kPanels, 32] = kPanels left panels behind each other times the two right panels b0, b1 of
+// c [16 p, 32] = p = 1, 2 or 3 left panels behind each other times the two right panels b0, b1 of
 // `tiles` tiles. `beside` does other work while the tile unit is busy, in small portions, as only
 // so many instructions can wait for their turn.
 //
-// For a few rows, where reading the right operand is all that takes time.
-template <int kPanels, class Beside>
-requires(kPanels == 1) void MultiplyBlock(const bf16* a0, const bf16* b0, const bf16* b1,
-                                          int64_t tiles, Beside& beside, float* c) {
+// One panel: for a few rows, where reading the right operand is all that takes time.
+template <class Beside>
+void MultiplyPanel(const bf16* a0, const bf16* b0, const bf16* b1, int64_t tiles, Beside& beside,
+                   float* c) {
   _tile_zero(0);
   _tile_zero(1);
   for (int64_t t = 0; t < tiles; ++t) {
@@ -55,9 +55,9 @@ requires(kPanels == 1) void MultiplyBlock(const bf16* a0, const bf16* b0, const 
   _tile_stored(1, c + kTileRows, kSumBytes);
 }
 
-template <int kPanels, class Beside>
-requires(kPanels == 2) void MultiplyBlock(const bf16* a0, const bf16* b0, const bf16* b1,
-                                          int64_t tiles, Beside& beside, float* c) {
+template <class Beside>
+void MultiplyPair(const bf16* a0, const bf16* b0, const bf16* b1, int64_t tiles, Beside& beside,
+                  float* c) {
   const bf16* a1 = a0 + tiles * kTile;
   _tile_zero(0);
   _tile_zero(1);
@@ -84,9 +84,9 @@ requires(kPanels == 2) void MultiplyBlock(const bf16* a0, const bf16* b0, const 
 
 // Six results leave two registers for operands: left tiles are loaded twice, from L1 the second
 // time.
-template <int kPanels, class Beside>
-requires(kPanels == 3) void MultiplyBlock(const bf16* a0, const bf16* b0, const bf16* b1,
-                                          int64_t tiles, Beside& beside, float* c) {
+template <class Beside>
+void MultiplyTriple(const bf16* a0, const bf16* b0, const bf16* b1, int64_t tiles, Beside& beside,
+                    float* c) {
   const bf16* a1 = a0 + tiles * kTile;
   const bf16* a2 = a1 + tiles * kTile;
   _tile_zero(0);
