@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/parallel.h"
 #include "base/text.h"
 
 namespace denseformer {
@@ -31,8 +32,17 @@ Storage::Storage(size_t bytes) : bytes_(bytes) {
     Throw(ErrorCode::kUnsupported, "not enough memory: {} asked for; use a smaller batch or model",
           HumanBytes(static_cast<double>(bytes)));
   }
-  if (huge) madvise(data_, rounded, MADV_HUGEPAGE);
-  std::memset(data_, 0, rounded);
+  if (!huge) {
+    std::memset(data_, 0, rounded);
+    return;
+  }
+  madvise(data_, rounded, MADV_HUGEPAGE);
+  // On all threads: most of the time goes to the system, which finds and clears a page at a time.
+  ParallelFor(static_cast<int64_t>(rounded / kHugePage), /*grain=*/16,
+              [this](int64_t begin, int64_t end, int) {
+                constexpr int64_t kPage = kHugePage;
+                std::memset(static_cast<char*>(data_) + begin * kPage, 0, (end - begin) * kPage);
+              });
 }
 
 Storage::~Storage() { std::free(data_); }
