@@ -71,7 +71,8 @@ struct BlockProducts {
   OneDnnWeight onednn;
 };
 
-// The product before GELU, with it in a pass of its own and in one.
+// The product before GELU, with it in a pass of its own and in one; as in evaluation, and as in
+// training, which keeps the input of GELU too.
 struct GeluProducts {
   explicit GeluProducts(const KernelBenchOptions& options)
       : D(options.config.n_embd),
@@ -79,10 +80,11 @@ struct GeluProducts {
         flops(8.0 * static_cast<double>(rows * D) * static_cast<double>(D)),
         up(options, 4 * D, D, rows),
         bias(DType::kF32, {4 * D}),
-        fused(options.compute, {rows, 4 * D}) {}
+        fused(options.compute, {rows, 4 * D}),
+        kept(options.compute, {rows, 4 * D}) {}
 
   std::vector<Variant> Variants() {
-    const Tensor x = up.x.tensor, gelu = up.y.tensor, other = fused.tensor;
+    const Tensor x = up.x.tensor, gelu = up.y.tensor, other = fused.tensor, fc = kept.tensor;
     const std::string forward = fmt::format("{} x {} x {} forward", rows, 4 * D, D);
     return {{forward + ", then GELU",
              [=, this] {
@@ -90,13 +92,20 @@ struct GeluProducts {
                GeluForward(gelu, gelu);
              }},
             {forward + " with GELU",
-             [=, this] { LinearGeluForward(x, up.weight, bias.tensor, Tensor(), other); }}};
+             [=, this] { LinearGeluForward(x, up.weight, bias.tensor, Tensor(), other); }},
+            {forward + ", then GELU, both kept",
+             [=, this] {
+               LinearForward(x, up.weight, bias.tensor, fc);
+               GeluForward(fc, gelu);
+             }},
+            {forward + " with GELU, both kept",
+             [=, this] { LinearGeluForward(x, up.weight, bias.tensor, fc, other); }}};
   }
 
   int64_t D, rows;
   double flops;
   BlockProducts up;
-  Filled bias, fused;  // a result each, so that neither finds its own in cache
+  Filled bias, fused, kept;  // a result each, so that neither finds its own in cache
 };
 
 std::vector<std::pair<int64_t, int64_t>> BlockShapes(const ModelConfig& config) {
