@@ -113,9 +113,13 @@
 
     function draw() {
       axes.textContent = '';
+      var free = 0;  // right of the label before; widths as in SvgAxes
       niceTicks(view.x0, view.x1, 6).forEach(function (t) {
         svgNode(axes, 'line', {'class': 'grid', x1: px(t), x2: px(t), y1: Y[2], y2: Y[3]});
-        svgNode(axes, 'text', {'class': 'soft', 'text-anchor': 'middle', x: px(t), y: Y[2] + 17}, tickLabel(t));
+        var label = tickLabel(t), half = 8.5 / 2 * label.length;
+        if (px(t) - half < free) return;
+        free = px(t) + half + 4;
+        svgNode(axes, 'text', {'class': 'soft', 'text-anchor': 'middle', x: px(t), y: Y[2] + 17}, label);
       });
       (log ? logTicks : niceTicks)(view.y0, view.y1, 5).forEach(function (t) {
         svgNode(axes, 'line', {'class': 'grid', x1: X[2], x2: X[3], y1: py(t), y2: py(t)});

@@ -11,6 +11,8 @@ namespace denseformer {
 namespace {
 
 constexpr size_t kSeriesColours = 8;
+// The width of a digit where a small window shrinks the chart and the font rounds up, and a gap.
+constexpr double kTickLetter = 8.5, kTickGap = 4;
 
 }  // namespace
 
@@ -124,11 +126,18 @@ std::string SvgAxisLabels(double left, double right, double top, double bottom,
 std::string SvgAxes(const Scale& x, const Scale& y, const std::string& x_label,
                     const std::string& y_label) {
   std::string out = "<g class=\"axes\">\n";
+  double free = 0;  // right of the label before
   for (double tick : x.Ticks(6)) {
     out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text class=\"soft\" text-anchor=\"middle\" x=\"{0:.1f}\" y=\"{3:.1f}\">{4}</text>\n",
-        x(tick), y.from, y.to, y.from + 17, TickLabel(tick));
+        "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>\n",
+        x(tick), y.from, y.to);
+    const std::string label = TickLabel(tick);
+    const double half = kTickLetter * static_cast<double>(label.size()) / 2;
+    if (x(tick) - half < free) continue;  // a line without a label
+    free = x(tick) + half + kTickGap;
+    out += fmt::format(
+        "<text class=\"soft\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+        x(tick), y.from + 17, label);
   }
   for (double tick : y.Ticks(5)) {
     out += fmt::format(

@@ -65,6 +65,22 @@ TEST(NiceTicks, RoundInsideAndNotTooMany) {
   EXPECT_FALSE(std::signbit(NiceTicks(-1, 1, 4)[2]));
 }
 
+// Numbers with many digits in a narrow range: some lines have no label, none runs into another.
+TEST(SvgAxes, LabelsDoNotMeet) {
+  const Scale x{0.0018, 0.00195, 68, 450, false}, y{0, 1, 200, 20, false};
+  const std::string axes = SvgAxes(x, y, "", "");
+  size_t labels = 0;
+  double last = -1e9;
+  for (double tick : x.Ticks(6)) {
+    if (axes.find(">" + TickLabel(tick) + "<") == std::string::npos) continue;
+    EXPECT_GT(x(tick), last + 6.0 * static_cast<double>(TickLabel(tick).size()));
+    last = x(tick);
+    ++labels;
+  }
+  EXPECT_GE(labels, 2u);
+  EXPECT_LT(labels, x.Ticks(6).size());
+}
+
 TEST(Scale, LogarithmicTicksFitAnyRange) {
   for (double decades : {0.01, 0.5, 1.0, 2.0, 5.0, 30.0, 200.0}) {
     Scale scale{1e-100, 1e-100 * std::pow(10, decades), 0, 1, true};
