@@ -51,6 +51,7 @@ struct DepthAverager::Plan {
   std::vector<bool> slot_empty;      // nothing took part in this partial sum
   std::vector<const void*> terms;
   std::vector<float> weights;          // [terms, kMostAverages]
+  std::vector<uint8_t> skipped;        // [terms]
   std::vector<const void*> gradients;  // dY_i
   std::vector<PullPair> pairs;         // [gradients, kMostPulls]
   std::vector<float*> pair_gradients;  // [gradients, kMostPulls]: where the dot product goes
@@ -73,6 +74,7 @@ DepthAverager::Plan::Plan(const DepthPattern& p, int64_t rows, int64_t cols, Are
   slot_empty.resize(count);
   terms.reserve(depths);
   weights.reserve(depths * kMostAverages);
+  skipped.reserve(depths);
   gradients.reserve(depths);
   pairs.reserve(depths * kMostPulls);
   pair_gradients.reserve(depths * kMostPulls);
@@ -106,14 +108,17 @@ void DepthAverager::Plan::PrepareAverage(int depth, std::span<const Tensor> hist
   }
   terms.clear();
   weights.clear();
+  skipped.clear();
   average.empty = true;
   for (size_t k = step.covered; k + 1 < sources.size(); ++k) {
     float row[kMostAverages] = {};
+    uint8_t zeros = 0;
     for (int o = 0; o < average.outputs; ++o) {
       const int index = IndexOf(pattern.sources(modules[o]), sources[k]);
       if (index >= 0) row[o] = alphas[modules[o]][index];
+      if (row[o] == 0) zeros |= static_cast<uint8_t>(1 << o);
     }
-    if (std::all_of(row, row + kMostAverages, [](float w) { return w == 0; })) continue;
+    if (zeros + 1 == 1 << average.outputs) continue;
     if (row[0] != 0) average.empty = false;
     const Tensor& x = history[sources[k]];
     CheckTensor("history", sources[k], x, count);
@@ -121,10 +126,12 @@ void DepthAverager::Plan::PrepareAverage(int depth, std::span<const Tensor> hist
     average.dtype = x.dtype();
     terms.push_back(x.raw());
     weights.insert(weights.end(), row, row + kMostAverages);
+    skipped.push_back(zeros);
   }
   average.sources = static_cast<int>(terms.size());
   average.source = terms.data();
   average.weights = weights.data();
+  average.skipped = skipped.data();
 }
 
 void DepthAverager::PrepareForward(int depth, const Tensor& newest, std::span<const Tensor> history,

@@ -3,6 +3,7 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/simd.h"
 #include "tensor/scratch.h"
@@ -12,7 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/load-inl.h"
+#include "kernels/vector_order-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace denseformer {
@@ -22,12 +23,13 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Accumulators that the target keeps in registers beside what is loaded.
-constexpr int kAccumulators = HWY_TARGET <= HWY_AVX3 ? 16 : 8;
+constexpr int kAccumulators = HWY_TARGET <= HWY_AVX3 ? 24 : 12;
 // Vectors of a tile with `sums` sums.
-constexpr int TileVectors(int sums) {
-  const int vectors = kAccumulators / sums;
-  return vectors >= 8 ? 8 : vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
-}
+constexpr int TileVectors(int sums) { return kAccumulators / sums >= 4 ? 4 : 2; }
+
+template <class T>
+constexpr VectorOrder kTileOrder =
+    std::is_same_v<T, bf16>&& HWY_TARGET != HWY_SCALAR ? VectorOrder::kSplit : VectorOrder::kPlain;
 
 // Many streams at once are more than the hardware's prefetcher follows.
 constexpr int64_t kPrefetchBytes = 1024;
@@ -39,44 +41,43 @@ HWY_INLINE void PrefetchTile(const T* from, int64_t elements) {
     hwy::Prefetch(at + b);
 }
 
-// Adds V vectors of the source at `from`, times the weight of each sum, to the sums.
-template <int kSums, int V, class D, class T>
-HWY_INLINE void AddSource(D d, const T* from, const float* weights, hn::Vec<D> (&sums)[kSums][V]) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::Vec<D> x[V];
-  for (int v = 0; v < V; ++v) x[v] = LoadF32(d, from + v * lanes);
-  for (int o = 0; o < kSums; ++o) {
-    if (weights[o] == 0) continue;
+// Adds x, times the weight of each sum, to the sums, but for those that `skipped` has a bit for.
+template <int kSums, int V, class D>
+HWY_INLINE void AddSource(D d, const hn::Vec<D> (&x)[V], const float* weights, uint8_t skipped,
+                          hn::Vec<D> (&sums)[kSums][V]) {
+  const auto add = [&](int o) HWY_ATTR {
     const auto weight = hn::Set(d, weights[o]);
     for (int v = 0; v < V; ++v) sums[o][v] = hn::MulAdd(weight, x[v], sums[o][v]);
+  };
+  // Without a test for each sum where all take part: the tests would take longer than the sums.
+  if (HWY_LIKELY(skipped == 0)) {
+    for (int o = 0; o < kSums; ++o) add(o);
+  } else {
+    for (int o = 0; o < kSums; ++o) {
+      if ((skipped >> o & 1) == 0) add(o);
+    }
   }
 }
 
-template <int kSums, int V, class D, class T>
-HWY_INLINE void AverageTile(D d, const AveragePass& pass, int64_t e, bool prefetch) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::Vec<D> sums[kSums][V];
+template <int kSums, int V, VectorOrder kOrder, class D, class T>
+HWY_INLINE void AverageTile(D d, const AveragePass& pass, int64_t e) {
+  hn::Vec<D> x[V], sums[kSums][V];
   for (int o = 0; o < kSums; ++o) {
     for (int v = 0; v < V; ++v) sums[o][v] = hn::Set(d, o == 0 && pass.empty ? 0.0f : -0.0f);
   }
-  if (pass.partial != nullptr) {
-    for (int v = 0; v < V; ++v) sums[0][v] = hn::LoadU(d, pass.partial + e + v * lanes);
-  }
+  if (pass.partial != nullptr) LoadVectors<kOrder>(d, pass.partial + e, sums[0]);
   for (int k = 0; k < pass.sources; ++k) {
     const T* from = static_cast<const T*>(pass.source[k]) + e;
-    if (prefetch) PrefetchTile(from, V * lanes);
-    AddSource<kSums, V>(d, from, pass.weights + k * kMostAverages, sums);
+    if constexpr (V > 1) PrefetchTile(from, V * static_cast<int64_t>(hn::Lanes(d)));
+    LoadVectors<kOrder>(d, from, x);
+    AddSource(d, x, pass.weights + k * kMostAverages, pass.skipped[k], sums);
   }
   if (pass.newest != nullptr) {
+    LoadVectors<kOrder>(d, pass.newest + e, x);
     const auto weight = hn::Set(d, pass.newest_weight);
-    for (int v = 0; v < V; ++v) {
-      const auto x = hn::LoadU(d, pass.newest + e + v * lanes);
-      sums[0][v] = hn::MulAdd(weight, x, sums[0][v]);
-    }
+    for (int v = 0; v < V; ++v) sums[0][v] = hn::MulAdd(weight, x[v], sums[0][v]);
   }
-  for (int o = 0; o < kSums; ++o) {
-    for (int v = 0; v < V; ++v) hn::StoreU(sums[o][v], d, pass.output[o] + e + v * lanes);
-  }
+  for (int o = 0; o < kSums; ++o) StoreVectors<kOrder>(d, sums[o], pass.output[o] + e);
 }
 
 template <int kSums, class T>
@@ -87,9 +88,10 @@ void AverageRange(const AveragePass& pass, int64_t begin, int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t e = begin;
   for (; e + V * lanes <= end; e += V * lanes)
-    AverageTile<kSums, V, decltype(d), T>(d, pass, e, true);
-  for (; e + lanes <= end; e += lanes) AverageTile<kSums, 1, decltype(d), T>(d, pass, e, false);
-  for (; e < end; ++e) AverageTile<kSums, 1, decltype(d1), T>(d1, pass, e, false);
+    AverageTile<kSums, V, kTileOrder<T>, decltype(d), T>(d, pass, e);
+  for (; e + lanes <= end; e += lanes)
+    AverageTile<kSums, 1, VectorOrder::kPlain, decltype(d), T>(d, pass, e);
+  for (; e < end; ++e) AverageTile<kSums, 1, VectorOrder::kPlain, decltype(d1), T>(d1, pass, e);
 }
 
 template <class T>

@@ -17,12 +17,13 @@ inline constexpr int kMostAverages = 8;
 inline constexpr int kMostPulls = 4;
 
 // sum_o = (partial, o = 0) + sum over k of weights[k][o] * sources[k] + (newest, o = 0), in this
-// order; terms of weight 0 take no part.
+// order; terms that are skipped take no part.
 struct AveragePass {
   int sources = 0;
   const void* const* source = nullptr;  // [sources] of dtype
   DType dtype = DType::kF32;
-  const float* weights = nullptr;  // [sources, kMostAverages]
+  const float* weights = nullptr;    // [sources, kMostAverages]
+  const uint8_t* skipped = nullptr;  // [sources]: bit o: not in sum_o
   int outputs = 1;
   float* output[kMostAverages] = {};  // output[0] may alias partial or newest
   const float* partial = nullptr;     // null: none

@@ -13,7 +13,6 @@
 // By pragma and after the includes, so that inline functions of other headers keep to the baseline.
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
-#pragma GCC optimize("O3")
 // GCC 12 takes the undefined operands inside its own intrinsics for mistakes.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

@@ -63,6 +63,8 @@ at::Tensor CpuForward(at::TensorList sources, const at::Tensor& alphas) {
   pass.source = terms.data();
   pass.dtype = Matrix(x[0]).dtype();
   pass.weights = rows.data();
+  const std::vector<uint8_t> skipped(terms.size(), 0);
+  pass.skipped = skipped.data();
   pass.output[0] = y.data_ptr<float>();
   pass.empty = terms.empty();
   at::parallel_for(0, y.numel(), kGrain,
