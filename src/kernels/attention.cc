@@ -43,7 +43,8 @@ void ForEachHead(const Tensor& qkv, const Sizes& sizes, const Dropout& dropout, 
                            .start = 0,
                            .head_size = sizes.head_size,
                            .dropout = dropout,
-                           .dropout_index = static_cast<uint64_t>(n * sizes.length * sizes.length)},
+                           .dropout_index = static_cast<uint64_t>(n * sizes.length * sizes.length),
+                           .more = n + 1 < end && h + 1 < sizes.heads},
           b, h);
     }
   });

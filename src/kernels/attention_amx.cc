@@ -156,6 +156,9 @@ void Forward::Block(size_t block, bf16* out, float* lse) {
   const size_t before = static_cast<size_t>(head.start) + first;  // keys that every row sees
   const size_t padded = RoundUpToBlock(static_cast<int64_t>(before + count));
   const size_t key_step = size.cols / 32 * kTileElements, col_step = 2 * key_step;
+  FetchNext(head, head.q, head.stride, first, count);
+  FetchNext(head, head.k, head.kv_stride, first, count);
+  FetchNext(head, head.v, head.kv_stride, first, count);
   const amx::LeftTiles q{queries + first * size.cols, 16 * size.cols, size.cols, 32};
   for (size_t key = 0; key < padded; key += kBlock) {
     amx::Multiply(q, {keys + key / 16 * key_step, key_step, kTileElements}, size.cols / 32, false,

@@ -175,6 +175,13 @@ void Backward::Probabilities(size_t key, size_t block) {
 // dk and dv of 32 keys; leaves their ds^T in ds_right.
 void Backward::KeyBlock(size_t key) {
   const size_t first = key * kBlock, steps = size.cols / 32;
+  const size_t count = std::min(kBlock, size.length - first);
+  for (const bf16* rows : {head.q, head.k, head.v}) {
+    FetchNext(head, rows, head.stride, first, count);
+  }
+  for (const bf16* rows : {gradients.out, gradients.dout}) {
+    FetchNext(head, rows, head.out_stride, first, count);
+  }
   const amx::LeftTiles k{keys + first * size.cols, 16 * size.cols, size.cols, 32};
   const amx::LeftTiles v{values + first * size.cols, 16 * size.cols, size.cols, 32};
   const size_t row_tiles = steps * kTileElements;
@@ -186,7 +193,6 @@ void Backward::KeyBlock(size_t key) {
     if (head.dropout.enabled()) FillMask(key, block);
     Probabilities(key, block);
   }
-  const size_t count = std::min(kBlock, size.length - first);
   const size_t stride = static_cast<size_t>(head.stride),
                col_tiles = size.cols / 16 * kTileElements;
   const float scale = 1.0f / std::sqrt(static_cast<float>(size.head_size)), one = 1.0f;

@@ -25,6 +25,7 @@ struct AttentionHead {
   int64_t head_size;   // elements of a row
   Dropout dropout;
   uint64_t dropout_index;  // of row 0, column 0
+  bool more = false;       // the head whose rows lie behind these in memory is the next one
 };
 
 template <class E>
