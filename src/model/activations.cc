@@ -124,7 +124,7 @@ void Activations::LayOutBlock(BlockActivations& block) {
   block.qkv = arena_->Allocate(compute_, {sequences_, length_, 3 * D});
   block.lse = arena_->Allocate(DType::kF32, {sequences_, config_.n_head, length_});
   block.attention = arena_->Allocate(compute_, {sequences_, length_, D});
-  block.x_mid = Rows(DType::kF32, D);
+  if (training()) block.x_mid = Rows(DType::kF32, D);
   block.ln_2_mean = arena_->Allocate(DType::kF32, {rows()});
   block.ln_2_rstd = arena_->Allocate(DType::kF32, {rows()});
   block.ln_2 = Rows(compute_, D);
@@ -134,8 +134,10 @@ void Activations::LayOutBlock(BlockActivations& block) {
 
 void Activations::LayOutDepth() {
   const int64_t D = config_.n_embd;
-  // Without a backward pass Y_i dies before X_{i+1} is made, so one place serves all of them.
+  // Without a backward pass Y_i dies when the next x_mid is made, and that when X_{i+1} is: one
+  // place serves them all, and its lines are in the cache when they are written.
   const Tensor shared = training() ? Tensor() : Rows(DType::kF32, D);
+  if (!training()) blocks_[0].x_mid = shared;
   for (int i = 0; i <= config_.n_layer; ++i) {
     const std::vector<DepthPattern::Reader>& readers = pattern_.readers(i);
     // The module at depth i itself reads X_i as it is made; only the backward pass reads it again.
