@@ -46,10 +46,10 @@ struct Padded {
 };
 
 // Fetches rows [first, first + count) of the next head into L2, where `head` has a next one: the
-// lines of a head lie so far apart that no prefetcher follows, and the tile unit leaves time for it.
-// Always inlined: GCC takes a function that only fetches for one without effect.
+// lines of a head lie so far apart that no prefetcher follows, and the tile unit leaves time for
+// it. Always inlined: GCC takes a function that only fetches for one without effect.
 HWY_INLINE void FetchNext(const AttentionHead<bf16>& head, const bf16* rows, int64_t stride,
-                      size_t first, size_t count) {
+                          size_t first, size_t count) {
   if (!head.more) return;
   for (size_t row = first; row < first + count; ++row) {
     const bf16* const next = rows + static_cast<int64_t>(row) * stride + head.head_size;

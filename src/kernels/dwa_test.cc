@@ -333,6 +333,26 @@ TEST_P(DwaTest, NonFiniteSourcesReachTheAverageAndItsGradient) {
   EXPECT_TRUE(std::isfinite(gradients.dalpha[5][1]));
 }
 
+// Also within one pass over the history, where some of the sums take a source and others do not.
+TEST_P(DwaTest, NonFiniteSourcesOfWeightZeroTakeNoPart) {
+  Problem problem(DepthPattern::Parse("1x1", 25), 3, 259, GetParam());
+  for (int j = 0; j < 25; j += 2) {
+    for (int64_t e = j; e < 3 * 259; e += 13) problem.x()[j][e] = e % 2 == 0 ? kNaN : kInfinity;
+    for (int i = j + 1; i <= 25; i += 1 + j % 3) problem.alpha()[i][j] = 0;
+  }
+  problem.Store();
+  const auto y = problem.Forward();
+  for (int i = 1; i <= 25; ++i) {
+    for (int64_t e = 0; e < 3 * 259; ++e) {
+      bool finite = true;
+      for (int j = 0; j <= i; ++j) {
+        finite = finite && (problem.alpha()[i][j] == 0 || std::isfinite(problem.Stored(j, e)));
+      }
+      ASSERT_EQ(std::isfinite(y[i][e]), finite) << "depth " << i << ", element " << e;
+    }
+  }
+}
+
 TEST_P(DwaTest, WithoutWeightsTheAverageIsZero) {
   Problem problem(DepthPattern::Parse("2x1", 5), 3, 33, GetParam());
   for (auto& alpha : problem.alpha()) std::fill(alpha.begin(), alpha.end(), 0.0f);
