@@ -1,11 +1,14 @@
 #include "kernels/boundary.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "base/parallel.h"
 #include "kernels/convert.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
+#include "kernels/stream.h"
 
 namespace denseformer {
 namespace {
@@ -18,6 +21,11 @@ Tensor Slice(const Tensor& values, int64_t begin, int64_t n) {
   return values.empty() ? Tensor() : Tensor(values.f32() + begin, {n});
 }
 
+bool KeptPastCache(const Boundary& b) {
+  return !b.kept.empty() && b.kept.dtype() == DType::kBF16 &&
+         StoredPastCache(static_cast<int64_t>(b.kept.bytes()));
+}
+
 void RunRows(const Boundary& b, int64_t begin, int64_t n) {
   const int64_t cols = b.x.cols();
   const Tensor x = b.x.Rows(begin, n);
@@ -26,7 +34,11 @@ void RunRows(const Boundary& b, int64_t begin, int64_t n) {
     dropout.first += static_cast<uint64_t>(begin * cols);
     ResidualForward(b.stream.Rows(begin, n), b.delta.Rows(begin, n), b.gain, dropout, x);
   }
-  if (!b.kept.empty()) Convert(x, b.kept.Rows(begin, n));
+  if (KeptPastCache(b)) {
+    ConvertPast(x.f32(), b.kept.Rows(begin, n).As<bf16>(), n * cols);
+  } else if (!b.kept.empty()) {
+    Convert(x, b.kept.Rows(begin, n));
+  }
   if (b.averager != nullptr) b.averager->RunForward(begin * cols, (begin + n) * cols);
   const BoundaryNorm& norm = b.norm;
   if (norm.out.empty()) return;
@@ -46,6 +58,7 @@ void BoundaryForward(const Boundary& b) {
     for (int64_t at = begin; at < end; ++at) {
       RunRows(b, at * block, std::min(block, rows - at * block));
     }
+    if (KeptPastCache(b)) hwy::FlushStream();
   });
 }
 

@@ -23,7 +23,7 @@ struct Memory {
   explicit Memory(const Case& c)
       : n(c.rows * c.cols),
         pattern(DepthPattern::Parse("1x1", 9)),
-        arena(size_t{16} << 20),
+        arena(size_t{64} << 20),
         averager(pattern, c.rows, c.cols, arena) {
     Random random(3);
     auto fresh = [&](DType dtype, Shape shape) {
@@ -106,6 +106,7 @@ TEST(BoundaryTest, SameBitsAsItsPartsOneAfterTheOther) {
       {41, 510, DType::kBF16, false, true, true, 0.3f},
       {3, 9000, DType::kBF16, true, false, true, 0.0f},
       {100, 33, DType::kF32, true, true, false, 0.0f},
+      {1100, 510, DType::kBF16, true, true, true, 0.0f},  // kept past the cache
       {1, 1, DType::kBF16, true, true, true, 0.0f},
   };
   const int before = NumThreads();

@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/parallel.h"
@@ -26,6 +27,27 @@ void ConvertElements(const From* from, To* to, int64_t n) {
   });
 }
 
+// Elements that are rounded in the first cache and then stored from there: no instruction of every
+// target rounds a whole line.
+constexpr int64_t kChunk = 1024;
+
+void ToBf16Past(const float* from, bf16* to, int64_t n) {
+  const hn::ScalableTag<uint16_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), line = 64;
+  const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % line);
+  int64_t i = std::min<int64_t>(n, (line - misaligned) % line / static_cast<int64_t>(sizeof(bf16)));
+  ConvertElements(from, to, i);
+  HWY_ALIGN uint16_t chunk[kChunk];
+  while (n - i >= lanes) {
+    const int64_t count = std::min(kChunk, (n - i) / lanes * lanes);
+    ConvertElements(from + i, reinterpret_cast<bf16*>(chunk), count);
+    uint16_t* past = reinterpret_cast<uint16_t*>(to + i);
+    for (int64_t k = 0; k < count; k += lanes) hn::Stream(hn::Load(d, chunk + k), d, past + k);
+    i += count;
+  }
+  ConvertElements(from + i, to + i, n - i);
+}
+
 void ToBf16(const float* from, bf16* to, int64_t n) { ConvertElements(from, to, n); }
 void ToF32(const bf16* from, float* to, int64_t n) { ConvertElements(from, to, n); }
 
@@ -39,6 +61,7 @@ namespace denseformer {
 namespace {
 
 HWY_EXPORT(ToBf16);
+HWY_EXPORT(ToBf16Past);
 HWY_EXPORT(ToF32);
 
 }  // namespace
@@ -58,6 +81,10 @@ void Convert(const Tensor& from, const Tensor& to) {
       DF_DYNAMIC_DISPATCH(ToF32)(from.As<bf16>() + begin, to.f32() + begin, n);
     }
   });
+}
+
+void ConvertPast(const float* from, bf16* to, int64_t n) {
+  DF_DYNAMIC_DISPATCH(ToBf16Past)(from, to, n);
 }
 
 }  // namespace denseformer

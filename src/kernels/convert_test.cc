@@ -32,6 +32,22 @@ TEST(Convert, EveryPairOfTypes) {
   }
 }
 
+TEST(Convert, PastTheCacheTheSameBits) {
+  std::vector<int64_t> sizes = testing::kAwkwardSizes;
+  sizes.insert(sizes.end(), {0, 32, 1023, 1024, 1056, 20001});
+  for (int64_t n : sizes) {
+    for (int64_t offset : {0, 1, 15, 32}) {  // of the result from a line
+      Buffer x(DType::kF32, {n}, 1), y(DType::kBF16, {n}, offset),
+          expected(DType::kBF16, {n}, offset);
+      x.FillNormal(1);
+      if (n > 2) x.Set(1, testing::kNaN);
+      Convert(x, expected);
+      ConvertPast(x.tensor().f32(), y.tensor().As<bf16>(), n);
+      EXPECT_EQ(y.bytes(), expected.bytes()) << n << ", offset " << offset;
+    }
+  }
+}
+
 TEST(Convert, SameBitsOnAnyNumberOfThreads) {
   testing::ExpectSameOnAnyThreads([] {
     Buffer x(DType::kF32, {40001}), y(DType::kBF16, {40001});

@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/parallel.h"
 #include "kernels/amx.h"
+#include "kernels/stream.h"
 #include "tensor/storage.h"
 
 // By pragma and after the includes, so that inline functions of other headers keep to the baseline.
@@ -33,8 +34,6 @@ constexpr int64_t kMostPanels = 3;
 constexpr int64_t kMostTiles = 128, kPortionTiles = 32;
 // Terms in one go where both operands are packed for each call.
 constexpr int64_t kTransposedTiles = 64;
-// Results larger than this, for each thread, go past the cache.
-constexpr int64_t kStreamBytes = int64_t{1} << 20;
 
 // The share of the two panels at `next` that block number `number` of `blocks` fetches.
 Prefetch ShareOfPanels(const bf16* next, int64_t tiles, int64_t number, int64_t blocks) {
@@ -189,7 +188,7 @@ void MultiplyTransposedPart(const bf16* a, int64_t k, int64_t m, const Right& ri
 
 // Whether results [rows, n] at `data` may be streamed: whole lines that begin on a line.
 bool CanStream(const void* data, int64_t rows, int64_t row_bytes) {
-  return rows * row_bytes > kStreamBytes * NumThreads() && row_bytes % 64 == 0 &&
+  return StoredPastCache(rows * row_bytes) && row_bytes % 64 == 0 &&
          reinterpret_cast<uintptr_t>(data) % 64 == 0;
 }
 
