@@ -42,7 +42,8 @@ LineChart CostByDepth(const Json& bench) {
       "blocks",
       "cost over the baseline, %",
       {},
-      false};
+      /*log_y=*/false,
+      /*from_zero=*/true};
   std::vector<double> depths;
   for (const Json& row : bench.at("rows")) {
     const std::optional<RowName> name = ParseName(row.at("name"));

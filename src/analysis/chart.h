@@ -24,6 +24,7 @@ struct LineChart {
   std::string id, title, description, x_label, y_label;
   std::vector<Series> series;
   bool log_y = false;
+  bool from_zero = false;  // the y axis reaches 0: for shares and costs, whose size must be seen
 };
 
 // values[row][column], NaN for no cell; rows without any cell are left out of the drawing. Colours

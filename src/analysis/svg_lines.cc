@@ -40,6 +40,7 @@ std::string DrawLines(const LineChart& chart, bool standalone) {
     xs.insert(xs.end(), series.x.begin(), series.x.end());
     ys.insert(ys.end(), series.y.begin(), series.y.end());
   }
+  if (chart.from_zero) ys.push_back(0);
   const std::vector<LegendEntry> legend = ChartLegend(chart);
   const double top = PlotTop(standalone), bottom = top + kPlotHeight;
   const double height = bottom + kBottom + LegendHeight(legend, standalone);

@@ -127,6 +127,14 @@ TEST(DrawLines, PointsStandWhereTheyBelong) {
   EXPECT_TRUE(Contains(svg, "data-xs=\"0,1,2,3,4\" data-ys=\"0,10,,5,10\""));
 }
 
+TEST(DrawLines, CostsAreSeenFromZero) {
+  LineChart chart = Lines();
+  chart.series[0] = {"cost", {12, 24, 48}, {5, 5.5, 6}, -1};
+  EXPECT_FALSE(Contains(DrawSvg(chart, false), ">0</text>"));
+  chart.from_zero = true;
+  EXPECT_TRUE(Contains(DrawSvg(chart, false), ">0</text>"));
+}
+
 TEST(DrawLines, APointAloneIsADot) {
   LineChart chart = Lines();
   chart.series[0] = {"one", {1}, {1}, -1};
