@@ -1,7 +1,8 @@
 #include "analysis/bench_chart.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <optional>
 
 #include "base/text.h"
 
@@ -9,21 +10,6 @@ namespace denseformer {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// "48 blocks, 4x5"
-struct RowName {
-  double depth = 0;
-  std::string pattern;
-};
-std::optional<RowName> ParseName(const std::string& name) {
-  constexpr std::string_view kWord = " blocks, ";
-  const size_t at = name.find(kWord);
-  const bool digits = at != std::string::npos && at > 0 && at < 6 &&
-                      std::all_of(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(at),
-                                  [](char c) { return c >= '0' && c <= '9'; });
-  if (!digits) return std::nullopt;
-  return RowName{std::stod(name.substr(0, at)), name.substr(at + kWord.size())};
-}
 
 std::string Settings(const Json& bench) {
   const Json settings = bench.value("settings", Json::object());
@@ -33,40 +19,73 @@ std::string Settings(const Json& bench) {
   return Join(parts, ", ");
 }
 
-// A line for each pattern but the baseline; none where the rows have fewer than two depths.
-LineChart CostByDepth(const Json& bench) {
+// What a cost may be drawn against.
+struct Axis {
+  const char* id;
+  const char* against;
+  const char* key;  // of a row
+  const char* label;
+};
+constexpr Axis kAxes[] = {{"bench-depths", "depth", "blocks", "blocks"},
+                          {"bench-tokens", "tokens", "tokens", "tokens in a batch"}};
+
+bool ComparedToAnother(const Json& row) {
+  return row.contains("pattern") && row.contains("ratio_of_medians") &&
+         row.at("baseline") != row.at("name");
+}
+
+std::vector<double> Distinct(const Json& rows, const char* key) {
+  std::vector<double> values;
+  for (const Json& row : rows) {
+    if (ComparedToAnother(row)) values.push_back(row.at(key));
+  }
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+// The name of the line that a row belongs to: all that tells it from the baseline and the other
+// lines, "4x5" or "4x5, 2048 tokens in a batch".
+std::string LineName(const Json& bench, const Json& row, const Axis& axis) {
+  std::string name = row.at("pattern");
+  if (row.contains("recompute")) name += ", recompute";
+  for (const Axis& other : kAxes) {
+    if (other.key != axis.key && Distinct(bench.at("rows"), other.key).size() > 1)
+      name += fmt::format(", {} {}", row.at(other.key).get<int64_t>(), other.label);
+  }
+  return name;
+}
+
+// A line for each pattern but the baseline.
+LineChart CostChart(const Json& bench, const Axis& axis) {
   LineChart chart{
-      "bench-depths",
-      "Cost against depth: " + bench.at("title").get<std::string>(),
-      "Time over the time of the baseline at the same depth, less 1. " + Settings(bench),
-      "blocks",
+      axis.id,
+      fmt::format("Cost against {}: {}", axis.against, bench.at("title").get<std::string>()),
+      fmt::format("Time over the time of the baseline at the same {}, less 1. {}", axis.label,
+                  Settings(bench)),
+      axis.label,
       "cost over the baseline, %",
       {},
       /*log_y=*/false,
       /*from_zero=*/true};
-  std::vector<double> depths;
   for (const Json& row : bench.at("rows")) {
-    const std::optional<RowName> name = ParseName(row.at("name"));
-    if (!name || !row.contains("ratio_of_medians") || row.at("baseline") == row.at("name"))
-      continue;
+    if (!ComparedToAnother(row)) continue;
+    const std::string name = LineName(bench, row, axis);
     auto series = std::find_if(chart.series.begin(), chart.series.end(),
-                               [&](const Series& s) { return s.name == name->pattern; });
-    if (series == chart.series.end())
-      series = chart.series.insert(series, Series{name->pattern, {}, {}});
-    series->x.push_back(name->depth);
+                               [&](const Series& s) { return s.name == name; });
+    if (series == chart.series.end()) series = chart.series.insert(series, Series{name, {}, {}});
+    series->x.push_back(row.at(axis.key));
     series->y.push_back(100 * (row.at("ratio_of_medians").get<double>() - 1));
-    if (std::find(depths.begin(), depths.end(), name->depth) == depths.end())
-      depths.push_back(name->depth);
   }
-  if (depths.size() < 2) chart.series.clear();
   return chart;
 }
 
 }  // namespace
 
 Chart BenchChart(const Json& bench) {
-  LineChart cost = CostByDepth(bench);
-  if (!cost.series.empty()) return cost;
+  for (const Axis& axis : kAxes) {
+    if (Distinct(bench.at("rows"), axis.key).size() > 1) return CostChart(bench, axis);
+  }
   const std::string title = bench.at("title");
   BarChart bars{
       "bench", title, "Median time of each variant. " + Settings(bench), "median time, ms", {}};

@@ -8,9 +8,10 @@
 
 namespace denseformer {
 
-// From BenchTable::ToJson. Where the rows have several depths ("48 blocks, 4x5") and a baseline:
-// lines of the cost over the baseline, (time / time of the baseline - 1) * 100 %, against depth,
-// one for each pattern. Otherwise a bar for each row, its median time in milliseconds.
+// From BenchTable::ToJson. Where the rows have several depths, or several numbers of tokens, and a
+// baseline: lines of the cost over the baseline, (time / time of the baseline - 1) * 100 %, against
+// depth or else tokens, one for each pattern. Otherwise a bar for each row, its median time in
+// milliseconds.
 Chart BenchChart(const nlohmann::ordered_json& bench);
 
 }  // namespace denseformer

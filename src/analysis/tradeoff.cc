@@ -27,8 +27,8 @@ std::string GroupOf(const ModelConfig& config) {
   return config.gains ? "Skips with gains" : "Transformer";
 }
 
-// Calls a second that a benchmark measured for this width, depth and pattern. Rows are named "4x5",
-// or "48 blocks, 4x5" where the benchmark had several depths.
+// Calls a second that a benchmark measured for this width, depth and pattern; of several batches
+// the first.
 double RateOf(const std::vector<Json>& benches, const std::string& title,
               const ModelConfig& config) {
   for (const Json& bench : benches) {
@@ -36,12 +36,9 @@ double RateOf(const std::vector<Json>& benches, const std::string& title,
     const Json settings = bench.value("settings", Json::object());
     if (!settings.is_object() || settings.value("width", Json()) != std::to_string(config.n_embd))
       continue;
-    const bool one_depth = settings.value("blocks", Json()) == std::to_string(config.n_layer);
     for (const Json& row : bench.value("rows", Json::array())) {
-      if (!row.is_object()) continue;
-      const Json name = row.value("name", Json());
-      if (!(one_depth && name == config.dwa) &&
-          name != fmt::format("{} blocks, {}", config.n_layer, config.dwa)) {
+      if (!row.is_object() || row.value("blocks", Json()) != config.n_layer ||
+          row.value("pattern", Json()) != config.dwa || row.contains("recompute")) {
         continue;
       }
       const Json seconds = row.value("median_seconds", Json());

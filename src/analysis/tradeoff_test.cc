@@ -17,10 +17,12 @@ RunData MakeRun(const std::string& name, int depth, const std::string& dwa, doub
   return run;
 }
 
-Json Bench(const char* title, const char* width, const char* blocks) {
-  return {{"title", title},
-          {"settings", {{"width", width}, {"blocks", blocks}}},
-          {"rows", Json::array()}};
+Json Bench(const char* title, const char* width) {
+  return {{"title", title}, {"settings", {{"width", width}}}, {"rows", Json::array()}};
+}
+
+Json Row(int blocks, const char* pattern, double seconds) {
+  return {{"blocks", blocks}, {"pattern", pattern}, {"median_seconds", seconds}};
 }
 
 const ScatterChart* Find(const std::vector<Chart>& charts, const std::string& id) {
@@ -31,13 +33,17 @@ const ScatterChart* Find(const std::vector<Chart>& charts, const std::string& id
 }
 
 TEST(Tradeoff, SpeedsComeFromTheBenchOfTheSameModel) {
-  Json one = Bench("whole forward pass", "32", "4");
-  one["rows"] = {{{"name", "none"}, {"median_seconds", 0.5}},
-                 {{"name", "1x1"}, {"median_seconds", 0.8}}};
-  Json several = Bench("whole forward pass", "32", "4, 8");
-  several["rows"] = {{{"name", "8 blocks, 1x1"}, {"median_seconds", 2.0}}};
-  Json other_width = Bench("whole forward pass", "768", "4, 6");
-  other_width["rows"] = {{{"name", "6 blocks, 1x1"}, {"median_seconds", 1.0}}};
+  Json one = Bench("whole forward pass", "32");
+  Json recomputing = Row(4, "1x1", 5);
+  recomputing["recompute"] = true;
+  one["rows"] = {{{"blocks", 4}, {"median_seconds", 0.1}},
+                 Row(4, "none", 0.5),
+                 recomputing,
+                 Row(4, "1x1", 0.8)};
+  Json several = Bench("whole forward pass", "32");
+  several["rows"] = {Row(4, "1x1", 7), Row(8, "1x1", 2)};
+  Json other_width = Bench("whole forward pass", "768");
+  other_width["rows"] = {Row(6, "1x1", 1)};
   const std::vector<RunData> runs = {MakeRun("a", 4, "none", 30), MakeRun("b", 4, "1x1", 20),
                                      MakeRun("c", 8, "1x1", 10), MakeRun("d", 6, "1x1", 15)};
   const std::vector<Chart> charts = TradeoffCharts(runs, {other_width, one, several});

@@ -142,11 +142,12 @@ TEST_F(AnalyzeCommandTest, DamagedMetricsAreNamedInTheReport) {
 }
 
 TEST_F(AnalyzeCommandTest, BenchDrawsItsResult) {
-  const std::vector<std::string> base = {"bench",    "forward",  "--preset", "test",    "--dwa",
-                                         "none,1x1", "--rounds", "1",        "--batch", "1"};
+  const std::vector<std::string> base = {"bench", "forward",  "--preset", "test",
+                                         "--dwa", "none,1x1", "--rounds", "1"};
   std::vector<std::string> one = base, several = base;
   one.insert(one.end(), {"--svg", scratch_ / "one.svg"});
-  several.insert(several.end(), {"--depths", "2,4", "--svg", scratch_ / "several.svg"});
+  one.insert(one.end(), {"--batch", "1"});
+  several.insert(several.end(), {"--batch", "1,2", "--svg", scratch_ / "several.svg"});
   ASSERT_EQ(Quiet(one).status, 0);
   ASSERT_EQ(Quiet(several).status, 0);
   EXPECT_TRUE(Contains(ReadFile(scratch_ / "one.svg"), "class=\"chart bars\""));

@@ -4,6 +4,7 @@
 
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,10 @@ namespace {
 struct Options {
   std::string preset = "paper-48";
   std::string patterns = "none,1x1,4x1,4x5";
-  std::string depths;
+  std::optional<std::string> depths;
   std::string precision = "auto";
-  int64_t batch = 8, length = 0;
+  std::string batches = "8";
+  int64_t length = 0;
   int rounds = 5;
   double seconds = 0;
   bool turns = false, recompute = false;
@@ -64,13 +66,26 @@ double PeakMemoryBytes() {
   return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
-std::vector<int> ParseDepths(const std::string& text) {
-  std::vector<int> depths;
-  if (text.empty()) return depths;
+template <typename T>
+std::vector<T> ParseList(const char* option, const std::string& text, T high) {
+  std::vector<T> values;
   for (const std::string& part : Split(text, ',')) {
-    depths.push_back(static_cast<int>(ParseInt("--depths", part, 1, 4096)));
+    values.push_back(static_cast<T>(ParseInt(option, part, 1, high)));
   }
-  return depths;
+  return values;
+}
+
+constexpr int kMostBlocks = 4096;
+constexpr int64_t kMostSequences = 1 << 20;
+
+std::vector<BenchShape> Shapes(const Options& o, int preset_blocks) {
+  std::vector<int> depths{preset_blocks};
+  if (o.depths) depths = ParseList("--depths", *o.depths, kMostBlocks);
+  std::vector<BenchShape> shapes;
+  for (const int64_t batch : ParseList("--batch", o.batches, kMostSequences)) {
+    for (const int blocks : depths) shapes.push_back({blocks, batch});
+  }
+  return shapes;
 }
 
 DType ParseCompute(const std::string& name) {
@@ -81,15 +96,12 @@ DType ParseCompute(const std::string& name) {
 ModelBenchOptions ModelOptions(const Options& o, const std::string& title) {
   ModelBenchOptions bench;
   bench.config = ModelConfig::Preset(o.preset);
-  bench.depths = ParseDepths(o.depths);
+  bench.shapes = Shapes(o, bench.config.n_layer);
   bench.patterns = Split(o.patterns, ',');
   for (const std::string& pattern : bench.patterns) {
-    for (int depth : bench.depths.empty() ? std::vector<int>{bench.config.n_layer} : bench.depths) {
-      DepthPattern::Parse(pattern, depth);
-    }
+    for (const BenchShape& shape : bench.shapes) DepthPattern::Parse(pattern, shape.blocks);
   }
   bench.compute = ParseCompute(o.precision);
-  bench.batch = o.batch;
   bench.length = o.length > 0 ? o.length : bench.config.seq_len;
   if (bench.length > bench.config.seq_len) bench.config.seq_len = static_cast<int>(bench.length);
   bench.recompute = o.recompute;
@@ -104,7 +116,7 @@ KernelBenchOptions KernelOptions(const Options& o, const std::string& title) {
   bench.patterns = model.patterns;
   bench.compute = model.compute;
   bench.length = model.length;
-  bench.rows = model.batch * model.length;
+  bench.rows = model.shapes.front().batch * model.length;
   bench.interleave = model.interleave;
   return bench;
 }
@@ -119,10 +131,10 @@ BenchTable RunTokenizer(const Options& o, const std::string& title) {
 // The options that a kind takes besides --preset.
 enum Takes {
   kDwa = 1,
-  kBatch = 2,
+  kBatch = 2,  // one
   kLength = 4,
   kPrecision = 8,
-  kDepths = 16,
+  kShapes = 16,  // lists of depths and batches
   kRecompute = 32,
   kText = 64
 };
@@ -137,10 +149,10 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"forward",
      "Whole forward pass as in the paper: batches/s, and the share of the products' own rate",
-     kDwa | kBatch | kLength | kPrecision | kDepths,
+     kDwa | kShapes | kLength | kPrecision,
      [](const Options& o, const std::string& t) { return BenchForward(ModelOptions(o, t)); }},
     {"train", "Whole training step: forward, backward, AdamW",
-     kDwa | kBatch | kLength | kPrecision | kDepths | kRecompute,
+     kDwa | kShapes | kLength | kPrecision | kRecompute,
      [](const Options& o, const std::string& t) { return BenchTrain(ModelOptions(o, t)); }},
     {"decode", "One token of one sequence, against reading the weights once",
      kDwa | kLength | kPrecision,
@@ -176,8 +188,13 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
     o->patterns = "none";
   }
   if (kind.takes & kBatch) {
-    app.add_option("--batch", o->batch, "Sequences in a batch")
-        ->check(WholeNumber(1, 1 << 20))
+    app.add_option("--batch", o->batches, "Sequences in a batch")
+        ->check(WholeNumber(1, kMostSequences))
+        ->capture_default_str();
+  }
+  if (kind.takes & kShapes) {
+    app.add_option("--depths", o->depths, "Blocks, separated by commas; default: the preset's");
+    app.add_option("--batch", o->batches, "Sequences in a batch; several, separated by commas")
         ->capture_default_str();
   }
   if (kind.takes & kLength) {
@@ -188,9 +205,6 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
     app.add_option("--precision", o->precision, "auto, fp32 or bf16")
         ->check(OneOf({"auto", "fp32", "bf16"}))
         ->capture_default_str();
-  }
-  if (kind.takes & kDepths) {
-    app.add_option("--depths", o->depths, "Blocks, separated by commas; default: the preset's");
   }
   if (kind.takes & kRecompute) {
     app.add_flag("--recompute", o->recompute,

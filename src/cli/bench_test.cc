@@ -83,7 +83,33 @@ TEST(BenchTest, DepthsAndPatternsAreRows) {
   ASSERT_EQ(result.status, 0) << result.err;
   const Json json = Json::parse(result.out);
   ExpectTable(json);
-  EXPECT_GE(Names(json).size(), 4u) << result.out;
+  EXPECT_EQ(Names(json), (std::vector<std::string>{"2 blocks, products alone", "2 blocks, none",
+                                                   "2 blocks, 2x1", "4 blocks, products alone",
+                                                   "4 blocks, none", "4 blocks, 2x1"}));
+}
+
+TEST(BenchTest, BatchesAreRowsWithTheirOwnBaselineAndLimit) {
+  const ProgramResult result =
+      RunProgram({"bench", "train", "--preset", "test", "--dwa", "none,2x1", "--batch", "1,3",
+                  "--seq-len", "8", "--rounds", "1", "--threads", "1", "--json", "--quiet"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  ExpectTable(json);
+  EXPECT_EQ(json["settings"]["batch"], "1, 3 x 8 tokens");
+  const Json& rows = json["rows"];
+  ASSERT_EQ(rows.size(), 6u);
+  for (const size_t limit : {0, 3}) {
+    EXPECT_EQ(rows[limit]["tokens"], limit == 0 ? 8 : 24);
+    EXPECT_FALSE(rows[limit].contains("pattern"));
+    for (const size_t at : {limit + 1, limit + 2}) {
+      EXPECT_EQ(rows[at]["tokens"], rows[limit]["tokens"]);
+      EXPECT_EQ(rows[at]["blocks"], rows[limit]["blocks"]);
+      EXPECT_EQ(rows[at]["limit"], rows[limit]["name"]);
+      EXPECT_EQ(rows[at]["baseline"], rows[limit + 1]["name"]);
+    }
+    EXPECT_EQ(rows[limit + 2]["pattern"], "2x1");
+  }
+  EXPECT_EQ(rows[5]["name"], "3 x 8 tokens, 2x1");
 }
 
 TEST(BenchTest, RecomputationIsARowBesideItsPattern) {
@@ -170,6 +196,10 @@ TEST(BenchTest, WrongCalls) {
       {{"bench", "forward", "--preset", "tset"}, "preset: got 'tset'"},
       {{"bench", "forward", "--preset", "test", "--dwa", "5y"}, "depth pattern '5y'"},
       {{"bench", "forward", "--preset", "test", "--depths", "2,x"}, "--depths: got 'x'"},
+      {{"bench", "forward", "--preset", "test", "--batch", "2,0"}, "--batch: got 0, expected"},
+      {{"bench", "forward", "--preset", "test", "--depths", ""}, "--depths: got ''"},
+      {{"bench", "forward", "--preset", "test", "--batch", ""}, "--batch: got ''"},
+      {{"bench", "dwa", "--preset", "test", "--batch", "2,4"}, "--batch: got '2,4'"},
       {{"bench", "forward", "--rounds", "0"}, "--rounds: got '0', expected a whole number from 1"},
       {{"bench", "forward", "--seconds", "-1"},
        "--seconds: got '-1', expected a number of at least 0"},

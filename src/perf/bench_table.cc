@@ -80,6 +80,12 @@ nlohmann::ordered_json BenchTable::ToJson() const {
                                     {"minimum_seconds", t.minimum()},
                                     {"spread", t.spread()},
                                     {"rounds", t.seconds.size()}};
+    if (row.point) {
+      entry["blocks"] = row.point->blocks;
+      entry["tokens"] = row.point->tokens;
+      if (!row.point->pattern.empty()) entry["pattern"] = row.point->pattern;
+      if (row.point->recompute) entry["recompute"] = true;
+    }
     if (row.work > 0) entry[row.unit + "_per_second"] = row.work / t.median();
     if (row.baseline >= 0) {
       entry["baseline"] = rows[row.baseline].timing.name;
@@ -101,7 +107,12 @@ BenchTable MakeTable(std::string title, const std::vector<Timing>& timings, doub
                      std::string unit) {
   BenchTable table;
   table.title = std::move(title);
-  for (const Timing& timing : timings) table.rows.push_back({timing, work, unit});
+  for (const Timing& timing : timings) {
+    BenchRow& row = table.rows.emplace_back();
+    row.timing = timing;
+    row.work = work;
+    row.unit = unit;
+  }
   return table;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,14 @@
 #include "perf/interleave.h"
 
 namespace denseformer {
+
+// What a row of a whole pass measured.
+struct BenchPoint {
+  int blocks = 0;
+  int64_t tokens = 0;   // of a batch
+  std::string pattern;  // of depth; empty: the limit
+  bool recompute = false;
+};
 
 struct BenchRow {
   Timing timing;
@@ -20,6 +29,7 @@ struct BenchRow {
   int limit = -1;         // the row that is the machine's limit; -1: none
   double limit_work = 1;  // work of this row over the work of the limit's row
   int64_t memory = 0;     // bytes that a process with this work alone takes; 0: not told
+  std::optional<BenchPoint> point;
 };
 
 struct BenchTable {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/random.h"
 
 namespace denseformer {
 namespace {
@@ -24,6 +26,10 @@ double Quantile(std::vector<double> values, double q) {
   return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
+void Shuffle(std::vector<size_t>& order, Random& random) {
+  for (size_t n = order.size(); n > 1; --n) std::swap(order[n - 1], order[random.Below(n)]);
+}
+
 }  // namespace
 
 double Timing::median() const { return Quantile(seconds, 0.5); }
@@ -40,10 +46,13 @@ std::vector<Timing> Interleave(const std::vector<Variant>& variants,
   std::optional<Progress> progress;
   if (!options.title.empty()) progress.emplace(options.title, "rounds", options.rounds);
   for (const Variant& variant : variants) variant.run();
+  std::vector<size_t> order(variants.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  Random random(/*key=*/1);
   for (int round = 0; round < options.rounds || Seconds(begin) < options.seconds; ++round) {
     if (options.before_round && !options.before_round(timings)) break;
-    for (size_t turn = 0; turn < variants.size(); ++turn) {
-      const size_t v = (turn + static_cast<size_t>(round)) % variants.size();
+    Shuffle(order, random);
+    for (const size_t v : order) {
       const Clock::time_point start = Clock::now();
       variants[v].run();
       timings[v].seconds.push_back(Seconds(start));

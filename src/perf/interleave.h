@@ -1,4 +1,4 @@
-// Timing on machines that are shared and noisy: the variants take turns, A B C A B C ..., so that
+// Timing on machines that are shared and noisy: the variants take turns, A B C, B C A, ..., so that
 // each meets the same disturbances; what counts is the ratio of their medians and of their minima.
 #ifndef DENSEFORMER_PERF_INTERLEAVE_H_
 #define DENSEFORMER_PERF_INTERLEAVE_H_
@@ -34,8 +34,9 @@ struct InterleaveOptions {
   std::function<bool(const std::vector<Timing>& so_far)> before_round;
 };
 
-// Runs each variant once to warm up, then all of them in every round; the order turns by one from
-// round to round.
+// Runs each variant once to warm up, then all of them in every round, in an order that is drawn
+// anew for each (the same in every run): what one leaves in the cache is not always found by the
+// same other.
 std::vector<Timing> Interleave(const std::vector<Variant>& variants,
                                const InterleaveOptions& options);
 

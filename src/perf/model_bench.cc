@@ -16,6 +16,7 @@
 #include "model/forward.h"
 #include "model/gemm_limit.h"
 #include "model/summary.h"
+#include "perf/shape_rows.h"
 
 namespace denseformer {
 namespace {
@@ -62,43 +63,11 @@ void Randomize(Model& model) {
   model.WeightsChanged();
 }
 
-std::vector<int> Depths(const ModelBenchOptions& options) {
-  return options.depths.empty() ? std::vector<int>{options.config.n_layer} : options.depths;
-}
-
-std::string Name(const ModelBenchOptions& options, int depth, const std::string& pattern) {
-  return options.depths.size() > 1 ? fmt::format("{} blocks, {}", depth, pattern) : pattern;
-}
-
-// Rows come in groups of one limit and the patterns of a depth, each with its recomputing row
-// behind it where that is asked for.
-BenchTable GroupedTable(std::string title, const ModelBenchOptions& options,
-                        const std::vector<Timing>& timings) {
-  BenchTable table = MakeTable(std::move(title), timings,
-                               static_cast<double>(options.batch * options.length), "tokens");
-  const int per_pattern = options.recompute ? 2 : 1;
-  const int group = static_cast<int>(options.patterns.size()) * per_pattern + 1;
-  for (int r = 0; r < static_cast<int>(table.rows.size()); ++r) {
-    const int limit = r / group * group;
-    if (r == limit) continue;
-    table.rows[r].limit = limit;
-    const bool recomputes = (r - limit) % per_pattern == 0 && options.recompute;
-    table.rows[r].baseline = recomputes ? r - 1 : limit + 1;
-  }
-  table.settings = {{"width", std::to_string(options.config.n_embd)},
-                    {"blocks", fmt::format("{}", fmt::join(Depths(options), ", "))},
-                    {"batch", fmt::format("{} x {} tokens", options.batch, options.length)},
-                    {"precision", DTypeName(options.compute)},
-                    {"threads", std::to_string(NumThreads())},
-                    {"products", GemmDescription()}};
-  return table;
-}
-
 struct ForwardVariant {
-  ForwardVariant(const ModelConfig& config, const ModelBenchOptions& options)
+  ForwardVariant(const ModelConfig& config, const ModelBenchOptions& options, int64_t batch)
       : model(config, options.compute, ModelUse::kInference),
-        activations((Randomize(model), model), options.batch, options.length, ModelUse::kInference),
-        data(config, options.batch, options.length) {}
+        activations((Randomize(model), model), batch, options.length, ModelUse::kInference),
+        data(config, batch, options.length) {}
   void Run() { ForwardLoss(model, data.batch, activations); }
 
   Model model;
@@ -107,13 +76,12 @@ struct ForwardVariant {
 };
 
 struct TrainVariant {
-  TrainVariant(const ModelConfig& config, const ModelBenchOptions& options)
+  TrainVariant(const ModelConfig& config, const ModelBenchOptions& options, int64_t batch)
       : model(config, options.compute, ModelUse::kTraining),
-        activations((Randomize(model), model), options.batch, options.length, ModelUse::kTraining),
-        data(config, options.batch, options.length) {
+        activations((Randomize(model), model), batch, options.length, ModelUse::kTraining),
+        data(config, batch, options.length) {
     if (options.recompute) {
-      recomputed.emplace(model, options.batch, options.length, ModelUse::kTraining,
-                         /*recompute=*/true);
+      recomputed.emplace(model, batch, options.length, ModelUse::kTraining, /*recompute=*/true);
     }
   }
 
@@ -136,16 +104,44 @@ struct TrainVariant {
   RandomBatch data;
 };
 
-// All variants are in memory at once, each with its own weights; moments are shared.
+struct DecodeVariant {
+  DecodeVariant(const ModelConfig& config, const ModelBenchOptions& o)
+      : model(config, o.compute, ModelUse::kInference),
+        activations(DecodeActivations((Randomize(model), model), std::max<int64_t>(o.length, 1))),
+        cache(model, 1, config.seq_len),
+        logits(config.vocab_size),
+        cached(std::min<int64_t>(o.length, config.seq_len) - 1) {
+    const std::vector<int32_t> prompt(std::max<int64_t>(cached, 1));
+    Step(prompt);
+  }
+  void Step(std::span<const int32_t> tokens) {
+    const DecodeSequence sequence{0, tokens};
+    Decode(model, {&sequence, 1}, cache, activations,
+           Tensor(logits.data(), {1, static_cast<int64_t>(logits.size())}));
+  }
+  void Run() {
+    cache.SetLength(0, cached);
+    Step(token);
+  }
+  Model model;
+  Activations activations;
+  KvCache cache;
+  std::vector<float> logits;
+  int64_t cached;
+  std::vector<int32_t> token{1};
+};
+
+// All variants of a shape are in memory at once, each with its own weights; moments are shared.
 void RequireBenchMemory(const ModelBenchOptions& options, ModelUse use) {
-  int64_t bytes = 0, moments = 0;
-  for (int depth : Depths(options)) {
+  int64_t most = 0;
+  for (const BenchShape& shape : options.shapes) {
+    int64_t bytes = 0, moments = 0;
     for (const std::string& pattern : options.patterns) {
-      const ModelConfig config = WithPattern(options.config, depth, pattern);
+      const ModelConfig config = WithPattern(options.config, shape.blocks, pattern);
       const auto memory = [&](bool recompute) {
         return use == ModelUse::kInference
-                   ? InferenceMemory(config, options.compute, options.batch, options.length)
-                   : TrainingMemory(config, options.compute, options.batch, options.length,
+                   ? InferenceMemory(config, options.compute, shape.batch, options.length)
+                   : TrainingMemory(config, options.compute, shape.batch, options.length,
                                     recompute);
       };
       const MemoryUse plain = memory(/*recompute=*/false);
@@ -153,131 +149,107 @@ void RequireBenchMemory(const ModelBenchOptions& options, ModelUse use) {
       if (options.recompute) bytes += memory(/*recompute=*/true).activations;
       moments = std::max(moments, plain.moments);
     }
+    most = std::max(most, bytes + moments);
   }
-  RequireMemory("holding all variants", bytes + moments,
-                "take fewer patterns (--dwa) or depths, or a smaller --batch");
+  RequireMemory("holding all variants", most,
+                "take fewer patterns (--dwa), fewer blocks (--depths) or a smaller --batch");
+}
+
+std::vector<BenchRow> ForwardRows(const ModelBenchOptions& options, const BenchShape& shape) {
+  ShapeRows rows(options, shape);
+  GemmLimit limit(WithPattern(options.config, shape.blocks, "none"), options.compute,
+                  shape.batch * options.length, ModelUse::kInference);
+  rows.Add("products alone", "", [&] { limit.Forward(); });
+  std::vector<std::unique_ptr<ForwardVariant>> models;
+  for (const std::string& pattern : options.patterns) {
+    models.push_back(std::make_unique<ForwardVariant>(
+        WithPattern(options.config, shape.blocks, pattern), options, shape.batch));
+    rows.Add(pattern, pattern, [model = models.back().get()] { model->Run(); });
+  }
+  std::vector<BenchRow> measured = rows.Measure();
+  for (BenchRow& row : measured) {
+    row.work = 1;  // as in the paper
+    row.unit = "batches";
+  }
+  return measured;
+}
+
+std::vector<BenchRow> TrainRows(const ModelBenchOptions& options, const BenchShape& shape) {
+  ShapeRows rows(options, shape);
+  GemmLimit limit(WithPattern(options.config, shape.blocks, "none"), options.compute,
+                  shape.batch * options.length, ModelUse::kTraining);
+  rows.Add("products alone", "", [&] {
+    limit.Forward();
+    limit.Backward();
+  });
+  std::vector<std::unique_ptr<TrainVariant>> models;
+  Storage first, second;  // moments
+  size_t largest = 0;
+  const auto moments = [&](const Storage& storage) {
+    return std::span<float>(static_cast<float*>(storage.data()), largest);
+  };
+  for (const std::string& pattern : options.patterns) {
+    models.push_back(std::make_unique<TrainVariant>(
+        WithPattern(options.config, shape.blocks, pattern), options, shape.batch));
+    TrainVariant& variant = *models.back();
+    largest = std::max(largest, variant.model.weights().size());
+    const auto add = [&](const std::string& label, Activations& memory) -> BenchRow& {
+      BenchRow& row = rows.Add(label, pattern, [&, run = &variant, used = &memory] {
+        run->Run(*used, moments(first), moments(second));
+      });
+      row.memory = TrainingMemory(variant.model.config(), options.compute, shape.batch,
+                                  options.length, memory.recompute())
+                       .total();
+      return row;
+    };
+    add(pattern, variant.activations);
+    if (options.recompute) {
+      const int plain = rows.last();
+      BenchRow& row = add(pattern + ", recompute", *variant.recomputed);
+      row.baseline = plain;
+      row.point->recompute = true;
+    }
+  }
+  first = Storage(largest * sizeof(float));
+  second = Storage(largest * sizeof(float));
+  return rows.Measure();
+}
+
+std::vector<BenchRow> DecodeRows(const ModelBenchOptions& options, const BenchShape& shape) {
+  ShapeRows rows(options, shape);
+  const ModelConfig plain = WithPattern(options.config, shape.blocks, "none");
+  const ParameterTable table(plain, DepthPattern(plain.n_layer));
+  const Storage weights(static_cast<size_t>(table.count()) * SizeOf(options.compute));
+  rows.Add("read the weights once", "", [&] {
+    ReadBytes({static_cast<const std::byte*>(weights.data()), weights.bytes()});
+  });
+  std::vector<std::unique_ptr<DecodeVariant>> models;
+  for (const std::string& pattern : options.patterns) {
+    models.push_back(std::make_unique<DecodeVariant>(
+        WithPattern(options.config, shape.blocks, pattern), options));
+    rows.Add(pattern, pattern, [model = models.back().get()] { model->Run(); });
+  }
+  std::vector<BenchRow> measured = rows.Measure();
+  for (BenchRow& row : measured) row.work = static_cast<double>(row.point->tokens = 1);
+  return measured;
 }
 
 }  // namespace
 
 BenchTable BenchForward(const ModelBenchOptions& options) {
   RequireBenchMemory(options, ModelUse::kInference);
-  std::vector<std::unique_ptr<GemmLimit>> limits;
-  std::vector<std::unique_ptr<ForwardVariant>> models;
-  std::vector<Variant> variants;
-  for (int depth : Depths(options)) {
-    limits.push_back(std::make_unique<GemmLimit>(WithPattern(options.config, depth, "none"),
-                                                 options.compute, options.batch * options.length,
-                                                 ModelUse::kInference));
-    variants.push_back({Name(options, depth, "products alone"),
-                        [limit = limits.back().get()] { limit->Forward(); }});
-    for (const std::string& pattern : options.patterns) {
-      models.push_back(
-          std::make_unique<ForwardVariant>(WithPattern(options.config, depth, pattern), options));
-      variants.push_back(
-          {Name(options, depth, pattern), [model = models.back().get()] { model->Run(); }});
-    }
-  }
-  BenchTable table =
-      GroupedTable("whole forward pass", options, Interleave(variants, options.interleave));
-  for (BenchRow& row : table.rows) {
-    row.work = 1;  // as in the paper
-    row.unit = "batches";
-  }
-  return table;
+  return ByShape("whole forward pass", options, ForwardRows);
 }
 
 BenchTable BenchTrain(const ModelBenchOptions& options) {
   RequireBenchMemory(options, ModelUse::kTraining);
-  std::vector<std::unique_ptr<GemmLimit>> limits;
-  std::vector<std::unique_ptr<TrainVariant>> models;
-  std::vector<Variant> variants;
-  std::vector<int64_t> bytes;  // by variant
-  size_t largest = 0;
-  Storage first, second;
-  auto moments = [&](Storage& storage) {
-    return std::span<float>(static_cast<float*>(storage.data()), largest);
-  };
-  for (int depth : Depths(options)) {
-    limits.push_back(std::make_unique<GemmLimit>(WithPattern(options.config, depth, "none"),
-                                                 options.compute, options.batch * options.length,
-                                                 ModelUse::kTraining));
-    variants.push_back({Name(options, depth, "products alone"), [limit = limits.back().get()] {
-                          limit->Forward();
-                          limit->Backward();
-                        }});
-    bytes.push_back(0);
-    for (const std::string& pattern : options.patterns) {
-      models.push_back(
-          std::make_unique<TrainVariant>(WithPattern(options.config, depth, pattern), options));
-      largest = std::max(largest, models.back()->model.weights().size());
-      const auto add = [&](const std::string& name, Activations& activations) {
-        variants.push_back(
-            {Name(options, depth, name), [&, model = models.back().get(), memory = &activations] {
-               model->Run(*memory, moments(first), moments(second));
-             }});
-        const bool recompute = activations.recompute();
-        bytes.push_back(TrainingMemory(models.back()->model.config(), options.compute,
-                                       options.batch, options.length, recompute)
-                            .total());
-      };
-      add(pattern, models.back()->activations);
-      if (options.recompute) add(pattern + ", recompute", *models.back()->recomputed);
-    }
-  }
-  first = Storage(largest * sizeof(float));
-  second = Storage(largest * sizeof(float));
-  BenchTable table =
-      GroupedTable("whole training step", options, Interleave(variants, options.interleave));
-  for (size_t r = 0; r < table.rows.size(); ++r) table.rows[r].memory = bytes[r];
-  return table;
+  return ByShape("whole training step", options, TrainRows);
 }
 
 BenchTable BenchDecode(const ModelBenchOptions& options) {
-  struct DecodeVariant {
-    DecodeVariant(const ModelConfig& config, const ModelBenchOptions& o)
-        : model(config, o.compute, ModelUse::kInference),
-          activations(DecodeActivations((Randomize(model), model), std::max<int64_t>(o.length, 1))),
-          cache(model, 1, config.seq_len),
-          logits(config.vocab_size),
-          cached(std::min<int64_t>(o.length, config.seq_len) - 1) {
-      const std::vector<int32_t> prompt(std::max<int64_t>(cached, 1));
-      Step(prompt);
-    }
-    void Step(std::span<const int32_t> tokens) {
-      const DecodeSequence sequence{0, tokens};
-      Decode(model, {&sequence, 1}, cache, activations,
-             Tensor(logits.data(), {1, static_cast<int64_t>(logits.size())}));
-    }
-    void Run() {
-      cache.SetLength(0, cached);
-      Step(token);
-    }
-    Model model;
-    Activations activations;
-    KvCache cache;
-    std::vector<float> logits;
-    int64_t cached;
-    std::vector<int32_t> token{1};
-  };
-  std::vector<std::unique_ptr<DecodeVariant>> models;
-  const ParameterTable table(options.config, DepthPattern(options.config.n_layer));
-  const Storage weights(static_cast<size_t>(table.count()) * SizeOf(options.compute));
-  std::vector<Variant> variants = {
-      {"read the weights once", [&] {
-         ReadBytes({static_cast<const std::byte*>(weights.data()), weights.bytes()});
-       }}};
-  for (const std::string& pattern : options.patterns) {
-    models.push_back(std::make_unique<DecodeVariant>(
-        WithPattern(options.config, options.config.n_layer, pattern), options));
-    variants.push_back({pattern, [model = models.back().get()] { model->Run(); }});
-  }
   ModelBenchOptions one = options;
-  one.batch = 1;
-  BenchTable result = GroupedTable("decoding one token of one sequence", one,
-                                   Interleave(variants, options.interleave));
-  for (BenchRow& row : result.rows) row.work = 1;
-  return result;
+  one.shapes = {{options.shapes.front().blocks, /*batch=*/1}};
+  return ByShape("decoding one token of one sequence", one, DecodeRows);
 }
 
 }  // namespace denseformer
