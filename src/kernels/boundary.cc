@@ -58,7 +58,7 @@ void BoundaryForward(const Boundary& b) {
     for (int64_t at = begin; at < end; ++at) {
       RunRows(b, at * block, std::min(block, rows - at * block));
     }
-    if (KeptPastCache(b)) hwy::FlushStream();
+    hwy::FlushStream();
   });
 }
 

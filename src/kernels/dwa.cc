@@ -1,10 +1,13 @@
 #include "kernels/dwa.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/dwa_passes.h"
+#include "kernels/stream.h"
 
 namespace denseformer {
 namespace {
@@ -97,6 +100,8 @@ void DepthAverager::Plan::PrepareAverage(int depth, std::span<const Tensor> hist
   const DepthStep& step = forward.steps[depth];
   const std::vector<int>& sources = pattern.sources(depth);
   average = AveragePass();
+  // They are read again some blocks later. Backward the same gains nothing.
+  average.past = StoredPastCache(elements * static_cast<int64_t>(sizeof(float)));
   int modules[kMostAverages] = {depth};
   for (const DepthStep::Follower& follower : step.followers) {
     const float* alpha = alphas[follower.depth];
@@ -163,6 +168,7 @@ void DepthAverager::Forward(int depth, const Tensor& newest, std::span<const Ten
   const int64_t count = newest.count();
   ParallelFor((count + kTile - 1) / kTile, kGrain / kTile, [&](int64_t begin, int64_t end, int) {
     RunForward(begin * kTile, std::min(end * kTile, count));
+    hwy::FlushStream();
   });
 }
 

@@ -58,7 +58,8 @@ class DepthAverager {
 
   // The same in two steps, for a caller that fuses it with other work on the same rows: after
   // PrepareForward (arguments as above; newest need not be filled yet) RunForward makes elements
-  // [begin, end) of Y and may run on many threads at once, until every element was made.
+  // [begin, end) of Y and may run on many threads at once, until every element was made; each of
+  // them then calls hwy::FlushStream.
   void PrepareForward(int depth, const Tensor& newest, std::span<const Tensor> history,
                       const Tensor& y);
   void RunForward(int64_t begin, int64_t end) const;

@@ -59,8 +59,15 @@ HWY_INLINE void AddSource(D d, const hn::Vec<D> (&x)[V], const float* weights, u
   }
 }
 
+// Whether the outputs but the first, from element `begin` on, can be stored past the cache.
+bool Aligned(float* const* output, int count, int64_t begin, int64_t lanes) {
+  return std::all_of(output + 1, output + count, [&](const float* to) {
+    return reinterpret_cast<uintptr_t>(to + begin) % (static_cast<size_t>(lanes) * 4) == 0;
+  });
+}
+
 template <int kSums, int V, VectorOrder kOrder, class D, class T>
-HWY_INLINE void AverageTile(D d, const AveragePass& pass, int64_t e) {
+HWY_INLINE void AverageTile(D d, const AveragePass& pass, int64_t e, bool past) {
   hn::Vec<D> x[V], sums[kSums][V];
   for (int o = 0; o < kSums; ++o) {
     for (int v = 0; v < V; ++v) sums[o][v] = hn::Set(d, o == 0 && pass.empty ? 0.0f : -0.0f);
@@ -77,7 +84,13 @@ HWY_INLINE void AverageTile(D d, const AveragePass& pass, int64_t e) {
     const auto weight = hn::Set(d, pass.newest_weight);
     for (int v = 0; v < V; ++v) sums[0][v] = hn::MulAdd(weight, x[v], sums[0][v]);
   }
-  for (int o = 0; o < kSums; ++o) StoreVectors<kOrder>(d, sums[o], pass.output[o] + e);
+  StoreVectors<kOrder>(d, sums[0], pass.output[0] + e);
+  if (past) {
+    for (int o = 1; o < kSums; ++o)
+      StoreVectors<kOrder, /*kPast=*/true>(d, sums[o], pass.output[o] + e);
+  } else {
+    for (int o = 1; o < kSums; ++o) StoreVectors<kOrder>(d, sums[o], pass.output[o] + e);
+  }
 }
 
 template <int kSums, class T>
@@ -86,12 +99,14 @@ void AverageRange(const AveragePass& pass, int64_t begin, int64_t end) {
   const hn::CappedTag<float, 1> d1;
   constexpr int V = TileVectors(kSums);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const bool past = pass.past && Aligned(pass.output, kSums, begin, lanes);
   int64_t e = begin;
   for (; e + V * lanes <= end; e += V * lanes)
-    AverageTile<kSums, V, kTileOrder<T>, decltype(d), T>(d, pass, e);
+    AverageTile<kSums, V, kTileOrder<T>, decltype(d), T>(d, pass, e, past);
   for (; e + lanes <= end; e += lanes)
-    AverageTile<kSums, 1, VectorOrder::kPlain, decltype(d), T>(d, pass, e);
-  for (; e < end; ++e) AverageTile<kSums, 1, VectorOrder::kPlain, decltype(d1), T>(d1, pass, e);
+    AverageTile<kSums, 1, VectorOrder::kPlain, decltype(d), T>(d, pass, e, past);
+  for (; e < end; ++e)
+    AverageTile<kSums, 1, VectorOrder::kPlain, decltype(d1), T>(d1, pass, e, false);
 }
 
 template <class T>
@@ -147,7 +162,7 @@ constexpr int kMaxLanes = 16;
 
 // lane_sums [modules, kMostPulls, kMaxLanes].
 template <int kSums, int V, class T, class U, class D>
-HWY_INLINE void PullTile(D d, const PullPass& pass, int64_t e, bool prefetch, double* lane_sums) {
+HWY_INLINE void PullTile(D d, const PullPass& pass, int64_t e, double* lane_sums) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN float x[kSums][V * hn::MaxLanes(D())];
   hn::Vec<D> sums[kSums][V];
@@ -162,7 +177,7 @@ HWY_INLINE void PullTile(D d, const PullPass& pass, int64_t e, bool prefetch, do
   }
   for (int k = 0; k < pass.modules; ++k) {
     const U* from = static_cast<const U*>(pass.dy[k]) + e;
-    if (prefetch) PrefetchTile(from, V * lanes);
+    if constexpr (V > 1) PrefetchTile(from, V * lanes);
     hn::Vec<D> dy[V];
     for (int v = 0; v < V; ++v) dy[v] = LoadF32(d, from + v * lanes);
     for (int t = 0; t < kSums; ++t) {
@@ -198,13 +213,9 @@ void PullRange(const PullPass& pass, int64_t begin, int64_t end, double* lane_su
   constexpr int V = TileVectors(kSums);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t e = begin;
-  for (; e + V * lanes <= end; e += V * lanes) {
-    PullTile<kSums, V, T, U>(d, pass, e, true, lane_sums);
-  }
-  for (; e + lanes <= end; e += lanes) {
-    PullTile<kSums, 1, T, U>(d, pass, e, false, lane_sums);
-  }
-  for (; e < end; ++e) PullTile<kSums, 1, T, U>(d1, pass, e, false, lane_sums);
+  for (; e + V * lanes <= end; e += V * lanes) PullTile<kSums, V, T, U>(d, pass, e, lane_sums);
+  for (; e + lanes <= end; e += lanes) PullTile<kSums, 1, T, U>(d, pass, e, lane_sums);
+  for (; e < end; ++e) PullTile<kSums, 1, T, U>(d1, pass, e, lane_sums);
 }
 
 template <class T, class U>

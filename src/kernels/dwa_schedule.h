@@ -36,8 +36,9 @@ struct LookAhead {
   int worth;  // a partial sum of fewer terms costs more to write and read than it saves
 };
 
-// A partial sum is written and read in fp32 and its lines are fetched before the write: 12 bytes an
-// element, as much as 6 sources in bf16 or 3 gradients in fp32.
+// A partial sum is written and read in fp32: 8 bytes an element, as much as 4 sources in bf16.
+// Forward a leader waits for some more, because what it then covers is not read by its followers.
+// Backward the lines are fetched before the write: 12 bytes, as much as 3 gradients in fp32.
 inline constexpr LookAhead kForwardLookAhead = {.group = 6, .slots = 7, .worth = 7};
 inline constexpr LookAhead kBackwardLookAhead = {.group = 4, .slots = 7, .worth = 4};
 

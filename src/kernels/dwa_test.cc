@@ -1,6 +1,7 @@
 #include "kernels/dwa.h"
 
 #include <gtest/gtest.h>
+#include <hwy/cache_control.h>
 
 #include <bit>
 #include <cmath>
@@ -8,6 +9,8 @@
 
 #include "base/parallel.h"
 #include "base/random.h"
+#include "kernels/dwa_passes.h"
+#include "kernels/stream.h"
 
 namespace denseformer {
 namespace {
@@ -52,6 +55,15 @@ class Problem {
 
   float Stored(int j, int64_t e) const {
     return dtype_ == DType::kF32 ? x_[j][e] : static_cast<float>(stored_[j][e + 1]);
+  }
+
+  std::vector<Tensor> History() {
+    std::vector<Tensor> history;
+    for (size_t j = 0; j < x_.size(); ++j) {
+      history.push_back(dtype_ == DType::kF32 ? Tensor(x_[j].data(), shape_)
+                                              : Tensor(stored_[j].data() + 1, shape_));
+    }
+    return history;
   }
 
   // Y_i of every depth; empty where there is no module.
@@ -161,15 +173,6 @@ class Problem {
     return values;
   }
 
-  std::vector<Tensor> History() {
-    std::vector<Tensor> history;
-    for (size_t j = 0; j < x_.size(); ++j) {
-      history.push_back(dtype_ == DType::kF32 ? Tensor(x_[j].data(), shape_)
-                                              : Tensor(stored_[j].data() + 1, shape_));
-    }
-    return history;
-  }
-
   static std::vector<const float*> Pointers(const std::vector<std::vector<float>>& rows) {
     std::vector<const float*> pointers;
     for (const auto& row : rows) pointers.push_back(row.empty() ? nullptr : row.data());
@@ -255,6 +258,51 @@ TEST_P(DwaTest, SameBitsForAnyNumberOfThreads) {
     }
   }
   SetNumThreads(before);
+}
+
+// As many elements as make the partial sums go past the cache.
+TEST_P(DwaTest, EqualsTheFormulaForLargeSizes) {
+  const int before = NumThreads();
+  SetNumThreads(1);
+  Problem problem(DepthPattern::Parse("1x1", 9), 400, 771, GetParam());
+  ASSERT_TRUE(StoredPastCache(400 * 771 * 4));
+  problem.ExpectForward(problem.Forward());
+  SetNumThreads(before);
+}
+
+TEST_P(DwaTest, SameBitsThroughAndPastTheCache) {
+  constexpr int kSources = 3;
+  constexpr int64_t kCount = 333;
+  Problem problem(DepthPattern::Parse("1x1", kSources), 1, kCount, GetParam());
+  const std::vector<Tensor> history = problem.History();
+  const void* sources[kSources];
+  for (int k = 0; k < kSources; ++k) sources[k] = history[k].raw();
+  std::vector<float> weights(kSources * kMostAverages);
+  Random random(2);
+  for (float& weight : weights) weight = random.Normal();
+  const uint8_t skipped[kSources] = {0, 2, 0};
+  for (int outputs = 1; outputs <= kMostAverages; ++outputs) {
+    for (const int64_t offset : {0, 1, 16}) {  // of the outputs, in elements
+      const auto run = [&](bool past) {
+        const Storage storage(kMostAverages * 512 * sizeof(float));
+        float* memory = static_cast<float*>(storage.data());
+        AveragePass pass;
+        pass.sources = kSources;
+        pass.source = sources;
+        pass.dtype = GetParam();
+        pass.weights = weights.data();
+        pass.skipped = skipped;
+        pass.outputs = outputs;
+        for (int o = 0; o < outputs; ++o) pass.output[o] = memory + o * 512 + offset;
+        pass.past = past;
+        RunAveragePass(pass, 0, 32);
+        RunAveragePass(pass, 32, kCount);
+        hwy::FlushStream();
+        return std::vector<float>(memory, memory + kMostAverages * 512);
+      };
+      EXPECT_EQ(run(false), run(true)) << outputs << " " << offset;
+    }
+  }
 }
 
 TEST_P(DwaTest, SameBitsWithoutLookAhead) {

@@ -44,14 +44,21 @@ HWY_INLINE void LoadSplit(D, const float* from, V& even, V& odd) {
   odd = V{_mm512_permutex2var_ps(low, odds, high)};
 }
 
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <bool kPast, class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE void StoreSplit(D, V even, V odd, float* to) {
   static_assert(hwy::HWY_NAMESPACE::MaxLanes(D()) == 16);
   const __m512i lower = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   const __m512i upper =
       _mm512_set_epi32(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8);
-  _mm512_storeu_ps(to, _mm512_permutex2var_ps(even.raw, lower, odd.raw));
-  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(even.raw, upper, odd.raw));
+  const __m512 low = _mm512_permutex2var_ps(even.raw, lower, odd.raw);
+  const __m512 high = _mm512_permutex2var_ps(even.raw, upper, odd.raw);
+  if constexpr (kPast) {
+    _mm512_stream_ps(to, low);
+    _mm512_stream_ps(to + 16, high);
+  } else {
+    _mm512_storeu_ps(to, low);
+    _mm512_storeu_ps(to + 16, high);
+  }
 }
 #else
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
@@ -59,7 +66,8 @@ HWY_INLINE void LoadSplit(D d, const float* from, V& even, V& odd) {
   hwy::HWY_NAMESPACE::LoadInterleaved2(d, from, even, odd);
 }
 
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+// Through the cache all the same: Highway has no such store.
+template <bool kPast, class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE void StoreSplit(D d, V even, V odd, float* to) {
   hwy::HWY_NAMESPACE::StoreInterleaved2(even, odd, d, to);
 }
@@ -77,12 +85,16 @@ HWY_INLINE void LoadVectors(D d, const T* from, hwy::HWY_NAMESPACE::Vec<D> (&vec
   }
 }
 
-template <VectorOrder kOrder, size_t V, class D>
+// kPast: past the cache (stream.h); `to` must be aligned to a vector.
+template <VectorOrder kOrder, bool kPast = false, size_t V, class D>
 HWY_INLINE void StoreVectors(D d, const hwy::HWY_NAMESPACE::Vec<D> (&vectors)[V], float* to) {
   const size_t lanes = hwy::HWY_NAMESPACE::Lanes(d);
   if constexpr (kOrder == VectorOrder::kSplit) {
     static_assert(V % 2 == 0);
-    for (size_t v = 0; v < V; v += 2) StoreSplit(d, vectors[v], vectors[v + 1], to + v * lanes);
+    for (size_t v = 0; v < V; v += 2)
+      StoreSplit<kPast>(d, vectors[v], vectors[v + 1], to + v * lanes);
+  } else if constexpr (kPast) {
+    for (size_t v = 0; v < V; ++v) hwy::HWY_NAMESPACE::Stream(vectors[v], d, to + v * lanes);
   } else {
     for (size_t v = 0; v < V; ++v) StoreF32(d, vectors[v], to + v * lanes);
   }
