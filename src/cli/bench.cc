@@ -211,21 +211,27 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
                  "Each pattern also with activations computed again in the backward pass: what "
                  "that costs in time and saves in memory");
   }
-  app.add_option("--rounds", o->rounds, "Rounds in which every variant runs once")
+  const std::string each = kind.takes & kShapes ? ", for each depth and batch" : "";
+  app.add_option("--rounds", o->rounds, "Rounds in which every variant runs once" + each)
       ->check(WholeNumber(1, 1000000))
       ->capture_default_str();
   app.add_option("--svg", o->svg, "Also draw the result to this file")->check(FileToWrite());
-  app.add_option("--seconds", o->seconds, "Go on for at least this long")->check(Number(0));
+  app.add_option("--seconds", o->seconds, "Go on for at least this long" + each)->check(Number(0));
   app.add_flag("--turns", o->turns,
                "Wait for a line on stdin before each round and print the times of the round "
                "before: to take turns with "
                "another program");
+  std::string examples =
+      fmt::format("  denseformer bench {} --preset small --rounds 20 --json", name);
+  if (kind.takes & kText)
+    examples = "  denseformer bench tokenizer --tokenizer vocab.bpe --text corpus.txt";
+  if (kind.takes & kShapes)
+    examples += fmt::format(
+        "\n  denseformer bench {} --depths 12,24,48 --dwa none,1x1 --svg cost.svg", name);
   app.footer(
       "Variants take turns, because machines are noisy; look at the ratios, not at the "
       "times.\nExample:\n" +
-      (name == "tokenizer"
-           ? std::string("  denseformer bench tokenizer --tokenizer vocab.bpe --text corpus.txt")
-           : fmt::format("  denseformer bench {} --preset small --rounds 20 --json", name)));
+      examples);
   SetWork(app, common, o, [&common, &kind](const Options& options) {
     const BenchTable table = kind.run(options, fmt::format("bench {}", kind.name));
     if (!options.svg.empty())
