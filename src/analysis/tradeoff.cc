@@ -13,6 +13,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Titles of benchmarks.
+constexpr char kForward[] = "whole forward pass";
+constexpr char kTraining[] = "whole training step";
+
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 double Perplexity(const RunData& run) {
@@ -77,6 +81,13 @@ void AddIfUseful(ScatterChart chart, std::vector<Chart>& charts) {
 
 }  // namespace
 
+bool HasSpeedOf(const Json& bench, const RunData& run) {
+  const auto has = [&](const char* title) {
+    return std::isfinite(RateOf({bench}, title, run.config));
+  };
+  return has(kForward) || has(kTraining);
+}
+
 std::vector<Chart> TradeoffCharts(const std::vector<RunData>& runs,
                                   const std::vector<Json>& benches) {
   ScatterChart inference{"pareto",
@@ -112,9 +123,9 @@ std::vector<Chart> TradeoffCharts(const std::vector<RunData>& runs,
     const double perplexity = Perplexity(run);
     const std::string depth = std::to_string(run.config.n_layer), group = GroupOf(run.config);
     inference.points.push_back(
-        {RateOf(benches, "whole forward pass", run.config), perplexity, depth, group, run.name});
+        {RateOf(benches, kForward, run.config), perplexity, depth, group, run.name});
     training.points.push_back(
-        {RateOf(benches, "whole training step", run.config), perplexity, depth, group, run.name});
+        {RateOf(benches, kTraining, run.config), perplexity, depth, group, run.name});
     const Json seconds_json =
         run.summary.is_object() ? run.summary.value("seconds", Json()) : Json();
     const double seconds = seconds_json.is_number() ? seconds_json.get<double>() : kNone;

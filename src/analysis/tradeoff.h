@@ -10,9 +10,12 @@
 
 namespace denseformer {
 
-// Perplexity against inference speed and against training speed (from benches, matched by depth and
-// pattern), against training time, and against dilation and period where the runs differ in them.
-// Charts without at least two different places on their x axis are left out.
+// Whether a benchmark has a speed for this run: a whole pass of its width, depth and pattern.
+bool HasSpeedOf(const nlohmann::ordered_json& bench, const RunData& run);
+
+// Perplexity against inference speed and against training speed (from benches, see above), against
+// training time, and against dilation and period where the runs differ in them. Charts without at
+// least two different places on their x axis are left out.
 std::vector<Chart> TradeoffCharts(const std::vector<RunData>& runs,
                                   const std::vector<nlohmann::ordered_json>& benches);
 

@@ -51,6 +51,9 @@ TEST(Tradeoff, SpeedsComeFromTheBenchOfTheSameModel) {
   const ScatterChart* pareto = Find(charts, "pareto");
   ASSERT_NE(pareto, nullptr);
   ASSERT_EQ(pareto->points.size(), 3u);  // no bench for d
+  EXPECT_TRUE(HasSpeedOf(several, runs[2]));
+  EXPECT_FALSE(HasSpeedOf(several, runs[0]));  // another pattern
+  EXPECT_FALSE(HasSpeedOf(other_width, runs[3]));
   EXPECT_DOUBLE_EQ(pareto->points[0].x, 2);
   EXPECT_DOUBLE_EQ(pareto->points[1].x, 1.25);
   EXPECT_DOUBLE_EQ(pareto->points[2].x, 0.5);

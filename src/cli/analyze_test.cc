@@ -141,6 +141,21 @@ TEST_F(AnalyzeCommandTest, DamagedMetricsAreNamedInTheReport) {
   EXPECT_TRUE(Contains(result.err, "metrics.jsonl:2")) << result.err;
 }
 
+TEST_F(AnalyzeCommandTest, ABenchmarkOfOtherModelsIsNamed) {
+  const std::string run = TrainRun("run", "1x1");
+  const auto report = [&](const std::string& depth) {
+    const ProgramResult bench = Quiet({"bench", "forward", "--preset", "test", "--dwa", "1x1",
+                                       "--rounds", "1", "--depths", depth, "--json"});
+    EXPECT_EQ(bench.status, 0) << bench.err;
+    WriteFileAtomic(scratch_ / "bench.json", bench.out);
+    return Quiet({"report", run, "--bench", scratch_ / "bench.json", "-o", scratch_ / "r.html"});
+  };
+  const ProgramResult other = report("3"), same = report("4");
+  EXPECT_EQ(other.status, 0);
+  EXPECT_TRUE(Contains(other.err, "bench.json: has no whole pass of the width")) << other.err;
+  EXPECT_EQ(same.err, "");
+}
+
 TEST_F(AnalyzeCommandTest, BenchDrawsItsResult) {
   const std::vector<std::string> base = {"bench", "forward",  "--preset", "test",
                                          "--dwa", "none,1x1", "--rounds", "1"};

@@ -24,6 +24,7 @@ void ExpectTable(const Json& json) {
     EXPECT_GE(row["spread"].get<double>(), 0);
     EXPECT_EQ(row["rounds"], 1);
     EXPECT_EQ(row.contains("baseline"), row.contains("ratio_of_medians"));
+    EXPECT_EQ(row.contains("baseline"), row.contains("ratio_error"));
     EXPECT_EQ(row.contains("limit"), row.contains("share_of_limit"));
   }
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/study.h"
+#include "analysis/tradeoff.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -72,6 +73,11 @@ void Report(const Options& options, const CommonOptions& common) {
         nlohmann::ordered_json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("rows")) {
       Throw(ErrorCode::kInvalid, "{}: expected the output of denseformer bench ... --json", path);
+    }
+    if (std::none_of(input.runs.begin(), input.runs.end(),
+                     [&](const RunData& run) { return HasSpeedOf(json, run); })) {
+      LogWarning("{}: has no whole pass of the width, depth and pattern of a run; it adds nothing",
+                 path);
     }
     input.benches.push_back(json);
   }

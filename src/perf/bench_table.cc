@@ -16,8 +16,8 @@ std::string Milliseconds(double seconds) { return fmt::format("{:.3f}", seconds 
 
 }  // namespace
 
-double BenchTable::RatioOfMedians(const BenchRow& row) const {
-  return row.timing.median() / rows[row.baseline].timing.median();
+MedianRatio BenchTable::RatioOfMedians(const BenchRow& row) const {
+  return denseformer::RatioOfMedians(row.timing, rows[row.baseline].timing);
 }
 
 double BenchTable::RatioOfMinima(const BenchRow& row) const {
@@ -46,15 +46,19 @@ std::string BenchTable::ToText() const {
   const auto memory_cell = [memory](const std::string& cell) {
     return memory ? fmt::format(" {:>10}", cell) : std::string();
   };
-  text += fmt::format("  {:<{}} {:>10} {:>10} {:>7} {:>16} {:>15} {:>13}{}\n", "variant", width,
+  text += fmt::format("  {:<{}} {:>10} {:>10} {:>7} {:>16} {:>20} {:>13}{}\n", "variant", width,
                       "median ms", "min ms", "spread", "rate", "ratio med/min", "of the limit",
                       memory_cell("memory"));
   for (const BenchRow& row : rows) {
     const Timing& t = row.timing;
     std::string rate, ratio, share;
     if (row.work > 0) rate = HumanCount(row.work / t.median()) + " " + row.unit + "/s";
-    if (row.baseline >= 0)
-      ratio = fmt::format("{:.3f} / {:.3f}", RatioOfMedians(row), RatioOfMinima(row));
+    if (row.baseline >= 0) {
+      const MedianRatio of_medians = RatioOfMedians(row);
+      const std::string error =
+          of_medians.error > 0 ? fmt::format(" ±{:.3f}", of_medians.error) : std::string();
+      ratio = fmt::format("{:.3f}{} / {:.3f}", of_medians.value, error, RatioOfMinima(row));
+    }
     if (row.limit >= 0)
       share =
           fmt::format("{:.0f}% / {:.0f}%", 100 * LimitShare(row), 100 * LimitShareOfMinima(row));
@@ -62,7 +66,7 @@ std::string BenchTable::ToText() const {
     for (int i = 0; i < static_cast<int>(t.median() / slowest * kBarWidth + 0.5); ++i) bar += "▇";
     const std::string bytes =
         row.memory > 0 ? HumanBytes(static_cast<double>(row.memory)) : std::string();
-    text += fmt::format("  {:<{}} {:>10} {:>10} {:>6.1f}% {:>16} {:>15} {:>13}{}  {}\n", t.name,
+    text += fmt::format("  {:<{}} {:>10} {:>10} {:>6.1f}% {:>16} {:>20} {:>13}{}  {}\n", t.name,
                         width, Milliseconds(t.median()), Milliseconds(t.minimum()),
                         100 * t.spread(), rate, ratio, share, memory_cell(bytes), bar);
   }
@@ -89,7 +93,9 @@ nlohmann::ordered_json BenchTable::ToJson() const {
     if (row.work > 0) entry[row.unit + "_per_second"] = row.work / t.median();
     if (row.baseline >= 0) {
       entry["baseline"] = rows[row.baseline].timing.name;
-      entry["ratio_of_medians"] = RatioOfMedians(row);
+      const MedianRatio ratio = RatioOfMedians(row);
+      entry["ratio_of_medians"] = ratio.value;
+      entry["ratio_error"] = ratio.error;
       entry["ratio_of_minima"] = RatioOfMinima(row);
     }
     if (row.limit >= 0) {

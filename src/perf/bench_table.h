@@ -38,7 +38,7 @@ struct BenchTable {
   std::vector<BenchRow> rows;
 
   // Ratios of medians and of minima to the baseline: time of the row over time of the baseline.
-  double RatioOfMedians(const BenchRow& row) const;
+  MedianRatio RatioOfMedians(const BenchRow& row) const;
   double RatioOfMinima(const BenchRow& row) const;
   // Share of the limit that the row reaches: time of the limit over time of the row.
   double LimitShare(const BenchRow& row) const;  // by medians

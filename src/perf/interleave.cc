@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -36,6 +37,29 @@ double Timing::median() const { return Quantile(seconds, 0.5); }
 double Timing::minimum() const { return Quantile(seconds, 0); }
 double Timing::spread() const {
   return (Quantile(seconds, 0.75) - Quantile(seconds, 0.25)) / 2 / median();
+}
+
+MedianRatio RatioOfMedians(const Timing& a, const Timing& b) {
+  MedianRatio ratio{a.median() / b.median(), 0};
+  const size_t rounds = std::min(a.seconds.size(), b.seconds.size());
+  if (rounds < 2 || &a == &b) return ratio;
+  constexpr int kDraws = 400;
+  Random random(/*key=*/1);
+  std::vector<double> as(rounds), bs(rounds);
+  double sum = 0, squares = 0;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    for (size_t i = 0; i < rounds; ++i) {
+      // The same round of both: they met the same state of the machine.
+      const size_t round = random.Below(rounds);
+      as[i] = a.seconds[round];
+      bs[i] = b.seconds[round];
+    }
+    const double off = Quantile(as, 0.5) / Quantile(bs, 0.5) - ratio.value;
+    sum += off;
+    squares += off * off;
+  }
+  ratio.error = std::sqrt(std::max(0.0, squares - sum * sum / kDraws) / (kDraws - 1));
+  return ratio;
 }
 
 std::vector<Timing> Interleave(const std::vector<Variant>& variants,

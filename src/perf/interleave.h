@@ -25,6 +25,16 @@ struct Timing {
   double spread() const;
 };
 
+// Median of a over median of b, variants of one measurement; and its standard error: how much it
+// varies over rounds drawn anew, with replacement, from those that were measured (bootstrap). 0 for
+// less than two rounds. It knows nothing of what is the same in all rounds of a process, such as
+// where its memory lies.
+struct MedianRatio {
+  double value = 0;
+  double error = 0;
+};
+MedianRatio RatioOfMedians(const Timing& a, const Timing& b);
+
 struct InterleaveOptions {
   int rounds = 10;     // at least this many, ...
   double seconds = 0;  // ... and until this much time has passed

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/random.h"
+
 namespace denseformer {
 namespace {
 
@@ -35,6 +37,23 @@ TEST(Timing, MedianMinimumAndSpread) {
   EXPECT_DOUBLE_EQ(timing.minimum(), 1);
   EXPECT_DOUBLE_EQ(timing.spread(), 1.0 / 3);  // (4 - 2) / 2 / 3
   EXPECT_DOUBLE_EQ((Timing{"t", {1, 2}}).median(), 1.5);
+}
+
+TEST(Timing, RatioOfMediansKnowsItsError) {
+  const Timing b{"b", {1, 2, 3, 4, 5}};
+  Timing twice{"a", {2, 4, 6, 8, 10}};  // what slows a round slows both
+  EXPECT_DOUBLE_EQ(RatioOfMedians(twice, b).value, 2);
+  EXPECT_NEAR(RatioOfMedians(twice, b).error, 0, 1e-12);
+  EXPECT_EQ(RatioOfMedians({"a", {3}}, {"b", {2}}).value, 1.5);
+  EXPECT_EQ(RatioOfMedians({"a", {3}}, {"b", {2}}).error, 0);
+  // Medians of n normal values of deviation s vary by 1.25 s / sqrt(n): here 1.25 * 0.01 / 10.
+  Random random(/*key=*/3);
+  Timing noisy{"a", {}}, steady{"b", std::vector<double>(100, 1.0)};
+  for (int i = 0; i < 100; ++i) noisy.seconds.push_back(1 + 0.01 * random.Normal());
+  const MedianRatio ratio = RatioOfMedians(noisy, steady);
+  EXPECT_NEAR(ratio.value, 1, 0.005);
+  EXPECT_GT(ratio.error, 0.0006);
+  EXPECT_LT(ratio.error, 0.0025);
 }
 
 }  // namespace
