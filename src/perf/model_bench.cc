@@ -230,7 +230,10 @@ std::vector<BenchRow> DecodeRows(const ModelBenchOptions& options, const BenchSh
     rows.Add(pattern, pattern, [model = models.back().get()] { model->Run(); });
   }
   std::vector<BenchRow> measured = rows.Measure();
-  for (BenchRow& row : measured) row.work = static_cast<double>(row.point->tokens = 1);
+  for (BenchRow& row : measured) {
+    row.work = 1;
+    row.point->tokens = 1;
+  }
   return measured;
 }
 

@@ -57,6 +57,7 @@ BenchRow& ShapeRows::Add(const std::string& label, const std::string& pattern,
   variants_.push_back({name_.empty() ? label : name_ + ", " + label, std::move(run)});
   return rows_.back();
 }
+
 std::vector<BenchRow> ShapeRows::Measure() {
   InterleaveOptions interleave = options_.interleave;
   if (!interleave.title.empty() && !name_.empty()) interleave.title += ", " + name_;
