@@ -50,7 +50,7 @@ std::string LineName(const Json& bench, const Json& row, const Axis& axis) {
   std::string name = row.at("pattern");
   if (row.contains("recompute")) name += ", recompute";
   for (const Axis& other : kAxes) {
-    if (other.key != axis.key && Distinct(bench.at("rows"), other.key).size() > 1)
+    if (&other != &axis && Distinct(bench.at("rows"), other.key).size() > 1)
       name += fmt::format(", {} {}", row.at(other.key).get<int64_t>(), other.label);
   }
   return name;
