@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/random.h"
@@ -54,6 +55,40 @@ TEST(Timing, RatioOfMediansKnowsItsError) {
   EXPECT_NEAR(ratio.value, 1, 0.005);
   EXPECT_GT(ratio.error, 0.0006);
   EXPECT_LT(ratio.error, 0.0025);
+}
+
+// The values of a bootstrap that draws as many rounds as there are.
+TEST(Timing, TheErrorOfUpToAThousandRoundsDrawsAllOfThem) {
+  const std::pair<int, double> cases[] = {
+      {7, 0.19133117885838249}, {101, 0.043644498412724997}, {1000, 0.015124759036147597}};
+  for (const auto& [rounds, error] : cases) {
+    Timing a{"a", {}}, b{"b", {}};
+    for (int i = 0; i < rounds; ++i) {
+      a.seconds.push_back(1 + 0.01 * (i * 37 % 101));
+      b.seconds.push_back(1 + 0.01 * (i * 53 % 97));
+    }
+    EXPECT_DOUBLE_EQ(RatioOfMedians(a, b).error, error) << rounds;
+  }
+}
+
+// Medians of n values with the density f vary by 1 / (2 f(median) sqrt(n)).
+TEST(Timing, TheErrorOfManyRoundsIsThatOfAllOfThem) {
+  constexpr int kRounds = 200000;
+  const double root = std::sqrt(kRounds);
+  Random random(/*key=*/5);
+  Timing normal{"a", {}}, other{"b", {}}, exponential{"c", {}};
+  for (int i = 0; i < kRounds; ++i) {
+    normal.seconds.push_back(1 + 0.01 * random.Normal());
+    other.seconds.push_back(1 + 0.01 * random.Normal());
+    exponential.seconds.push_back(-std::log(1 - random.UniformDouble()));
+  }
+  const Timing steady{"d", std::vector<double>(kRounds, 1.0)};
+  const double of_normal = 0.01 * std::sqrt(std::acos(-1.0) / 2) / root;
+  const double of_exponential = 1 / root;  // f(median) = 1/2
+  EXPECT_NEAR(RatioOfMedians(normal, steady).error, of_normal, 0.12 * of_normal);
+  EXPECT_NEAR(RatioOfMedians(normal, other).error, std::sqrt(2) * of_normal, 0.17 * of_normal);
+  EXPECT_NEAR(RatioOfMedians(exponential, steady).error, of_exponential, 0.12 * of_exponential);
+  EXPECT_EQ(RatioOfMedians(normal, other).error, RatioOfMedians(normal, other).error);
 }
 
 }  // namespace
