@@ -67,7 +67,9 @@ LineChart CostChart(const Json& bench, const Axis& axis) {
       "cost over the baseline, %",
       {},
       /*log_y=*/false,
-      /*from_zero=*/true};
+      /*from_zero=*/true,
+      /*ticks_at_points=*/true};
+  bool errors = false;
   for (const Json& row : bench.at("rows")) {
     if (!ComparedToAnother(row)) continue;
     const std::string name = LineName(bench, row, axis);
@@ -76,7 +78,10 @@ LineChart CostChart(const Json& bench, const Axis& axis) {
     if (series == chart.series.end()) series = chart.series.insert(series, Series{name, {}, {}});
     series->x.push_back(row.at(axis.key));
     series->y.push_back(100 * (row.at("ratio_of_medians").get<double>() - 1));
+    series->errors.push_back(100 * row.value("ratio_error", 0.0));
+    errors |= series->errors.back() > 0;
   }
+  if (errors) chart.y_label += "; whiskers: standard error";
   return chart;
 }
 

@@ -57,6 +57,20 @@ TEST(BenchChart, SeveralDepthsAreLinesOfTheCost) {
   EXPECT_EQ(series[0].x, (std::vector<double>{24, 48}));
   EXPECT_NEAR(series[0].y[0], 10, 1e-9);
   EXPECT_NEAR(series[0].y[1], 25, 1e-9);
+  EXPECT_TRUE(Contains(DrawSvg(chart, true), ">24</text>"));  // on the axis: what was measured
+  EXPECT_TRUE(Contains(DrawSvg(chart, true), ">48</text>"));
+}
+
+TEST(BenchChart, CostsHaveTheErrorsOfTheRatios) {
+  Json bench = {{"title", "t"}, {"rows", {Point(24, 256, "1x1", 1.1), Point(48, 256, "1x1", 1.2)}}};
+  const LineChart without = std::get<LineChart>(BenchChart(bench));
+  EXPECT_EQ(without.series[0].errors, (std::vector<double>{0, 0}));
+  EXPECT_EQ(without.y_label, "cost over the baseline, %");
+  bench["rows"][1]["ratio_error"] = 0.25;
+  const LineChart with = std::get<LineChart>(BenchChart(bench));
+  EXPECT_EQ(with.series[0].errors, (std::vector<double>{0, 25}));
+  EXPECT_EQ(with.y_label, "cost over the baseline, %; whiskers: standard error");
+  EXPECT_EQ(Occurrences(DrawSvg(with, true), "class=\"line whisker\""), 1);
 }
 
 TEST(BenchChart, SeveralBatchesAreLinesOverTheTokens) {

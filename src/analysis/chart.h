@@ -18,6 +18,9 @@ struct Series {
   std::string name;
   std::vector<double> x, y;
   int colour = -1;  // number of the colour, to keep it over several charts; -1: by position
+  // Standard errors of y, NaN or 0 for none; empty, or as many as y. Drawn as whiskers where the
+  // chart stands alone: the script of the report redraws lines alone.
+  std::vector<double> errors = {};
 };
 
 struct LineChart {
@@ -25,6 +28,7 @@ struct LineChart {
   std::vector<Series> series;
   bool log_y = false;
   bool from_zero = false;  // the y axis reaches 0: for shares and costs, whose size must be seen
+  bool ticks_at_points = false;  // the x axis shows the values of x: for few that were chosen
 };
 
 // values[row][column], NaN for no cell; rows without any cell are left out of the drawing. Colours

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "analysis/report_assets.h"
 
@@ -40,19 +41,20 @@ double Scale::operator()(double value) const {
 }
 
 std::vector<double> Scale::Ticks(int count) const {
-  const double decades = log ? std::log10(high / low) : 0;
+  if (!ticks.empty()) return ticks;
+  const double decades = log ? std::log10(high) - std::log10(low) : 0;
   if (!log || decades < 0.9) return NiceTicks(low, high, count);
-  std::vector<double> ticks;
+  std::vector<double> round;
   const double stride = std::ceil(decades / (count + 1));
   for (double e = std::floor(std::log10(low)); e <= std::log10(high); ++e) {
     if (std::fmod(std::abs(e), stride) != 0) continue;
     for (double factor : {1.0, 2.0, 5.0}) {
       if (factor > 1 && decades * 3 > count + 2) break;
       const double tick = factor * std::pow(10, e);
-      if (tick >= low && tick <= high) ticks.push_back(tick);
+      if (tick >= low && tick <= high) round.push_back(tick);
     }
   }
-  return ticks;
+  return round;
 }
 
 Scale FitScale(const std::vector<double>& values, double from, double to, bool log) {
@@ -72,8 +74,9 @@ Scale FitScale(const std::vector<double>& values, double from, double to, bool l
     scale.high += room;
   } else if (log) {
     const double room = std::pow(scale.high / scale.low, 0.04);
-    scale.high *= room;
-    scale.low /= room;
+    using Limits = std::numeric_limits<double>;  // no room beyond them
+    scale.high = std::min(scale.high * room, Limits::max());
+    scale.low = std::max(scale.low / room, Limits::min());
   } else {
     const double room = 0.04 * (scale.high - scale.low);
     scale.low -= room;

@@ -30,9 +30,10 @@ std::vector<double> NiceTicks(double low, double high, int count);
 struct Scale {
   double low = 0, high = 1, from = 0, to = 1;
   bool log = false;
+  std::vector<double> ticks = {};  // instead of round numbers; ascending
   double operator()(double value) const;
-  // About `count` round numbers; on a logarithmic scale powers of ten, with 2 and 5 between them
-  // where there is room.
+  // Those above, or about `count` round numbers; on a logarithmic scale powers of ten, with 2 and 5
+  // between them where there is room.
   std::vector<double> Ticks(int count) const;
 };
 

@@ -107,6 +107,18 @@ TEST(FitScale, HasRoomAroundTheValues) {
   }
 }
 
+TEST(FitScale, HasAnEndAndTicksForAnyNumbers) {
+  const double tiny = std::numeric_limits<double>::min(), huge = 1e308;
+  for (const std::vector<double>& values :
+       {std::vector<double>{1, huge}, {tiny, 1}, {tiny, huge}}) {
+    const Scale scale = FitScale(values, 0, 1, /*log=*/true);
+    ASSERT_TRUE(std::isfinite(scale.high));
+    ASSERT_GT(scale.low, 0);
+    EXPECT_GE(scale.Ticks(5).size(), 2u);
+    EXPECT_LE(scale.Ticks(5).size(), 8u);
+  }
+}
+
 LineChart Lines() {
   LineChart chart{"id", "title", "description", "x axis", "y axis", {}, false};
   chart.series.push_back({"first", {0, 1, 2, 3, 4}, {0, 10, kNone, 5, 10}, -1});
@@ -133,6 +145,74 @@ TEST(DrawLines, CostsAreSeenFromZero) {
   EXPECT_FALSE(Contains(DrawSvg(chart, false), ">0</text>"));
   chart.from_zero = true;
   EXPECT_TRUE(Contains(DrawSvg(chart, false), ">0</text>"));
+}
+
+TEST(DrawLines, ErrorsAreWhiskersInsideThePlot) {
+  LineChart chart = Lines();
+  chart.series[0] = {"a", {0, 1, 2, 3, 4}, {5, 5, 5, 5, kNone}, 3, {5, 0, kNone, -1, 1}};
+  const std::string svg = DrawSvg(chart, /*standalone=*/true);
+  ASSERT_EQ(Occurrences(svg, "line whisker"), 1) << svg;  // the first point alone has an error
+  // 4 % of room on each side of [0, 4] and of [5 - 5, 5 + 5].
+  const double x = kLeft + (kChartWidth - kRight - kLeft) * 0.16 / 4.32;
+  const auto y = [](double v) { return PlotTop(true) + kPlotHeight * (1 - (v + 0.4) / 10.8); };
+  EXPECT_TRUE(Contains(svg, fmt::format("M{:.1f} {:.1f}V{:.1f}\"", x, y(0), y(10)))) << svg;
+  EXPECT_TRUE(Contains(svg, fmt::format("cx=\"{:.1f}\" cy=\"{:.1f}\"", x, y(5)))) << svg;
+  EXPECT_TRUE(Contains(svg, "<g class=\"k3\">"));
+  EXPECT_TRUE(Contains(svg, "<title>a, x axis 0: 5 ± 5</title>"));
+  EXPECT_FALSE(Contains(DrawSvg(chart, /*standalone=*/false), "whisker"));
+}
+
+// Where the whiskers of each line stand, in pixels.
+std::vector<double> WhiskerPlaces(const LineChart& chart) {
+  const std::string svg = DrawSvg(chart, /*standalone=*/true);
+  std::vector<double> places;
+  for (size_t at = svg.find("cx=\""); at != std::string::npos; at = svg.find("cx=\"", at + 1))
+    places.push_back(std::stod(svg.substr(at + 4)));
+  return places;
+}
+
+TEST(DrawLines, WhiskersAtOneXStandSideBySide) {
+  LineChart chart = Lines();
+  chart.series = {{"a", {1, 5}, {5, 5}, -1, {1, 1}},
+                  {"without", {1, 5}, {5, 5}, -1},
+                  {"b", {1, 5}, {5, 5}, -1, {1, 1}}};
+  std::vector<double> places = WhiskerPlaces(chart);
+  ASSERT_EQ(places.size(), 4u);
+  EXPECT_NEAR(places[2] - places[0], 6, 0.11);
+  EXPECT_NEAR(places[3] - places[1], 6, 0.11);
+  // The line goes with its whiskers.
+  EXPECT_TRUE(Contains(DrawSvg(chart, true), fmt::format("\"M{:.1f} ", places[2])));
+  // Where the next x is near, both lines stay on their side of it.
+  chart.series[0].x = chart.series[2].x = {1, 1.02};
+  places = WhiskerPlaces(chart);
+  EXPECT_LT(places[2], places[1]);
+  EXPECT_GT(places[2], places[0]);
+  // Many lines stay inside the plot.
+  chart.series.assign(20, {"a", {1, 5}, {5, 5}, -1, {1, 1}});
+  for (const double place : WhiskerPlaces(chart)) {
+    EXPECT_GT(place, kLeft + 2.5);
+    EXPECT_LT(place, kChartWidth - kRight - 2.5);
+  }
+}
+
+TEST(DrawLines, AWhiskerBelowZeroOnALogarithmicScaleHidesNoPoint) {
+  LineChart chart = Lines();
+  chart.log_y = true;
+  chart.series[0] = {"a", {1, 2}, {1, 100}, -1, {2, 0}};
+  const std::string svg = DrawSvg(chart, /*standalone=*/true);
+  const size_t dot = svg.find("cy=\"");
+  ASSERT_NE(dot, std::string::npos);
+  EXPECT_LT(std::stod(svg.substr(dot + 4)), PlotTop(true) + kPlotHeight);
+}
+
+TEST(DrawLines, TicksAtThePoints) {
+  LineChart chart = Lines();
+  chart.series[0] = {"cost", {12, kNone, 48, 24}, {5, 5, 6, 6}, -1};
+  chart.series.push_back({"cost", {12, 96}, {5, 5}, -1});
+  EXPECT_FALSE(Contains(DrawSvg(chart, true), ">12</text>"));
+  chart.ticks_at_points = true;
+  const std::string svg = DrawSvg(chart, true);
+  for (const char* tick : {">12<", ">24<", ">48<", ">96<"}) EXPECT_EQ(Occurrences(svg, tick), 1);
 }
 
 TEST(DrawLines, APointAloneIsADot) {
@@ -265,6 +345,11 @@ TEST(DrawSvg, IsWellFormedWhateverTheTextsAndNumbers) {
   lines.series = {{kHostile, {}, {}, -1}, {kHostile, {0, 1}, {inf, -1e300}, 20}};
   charts.push_back(lines);
   lines.log_y = true;
+  charts.push_back(lines);
+  lines.ticks_at_points = true;
+  lines.series[1] = {kHostile, {0, inf, 1, kNone}, {1, 2, 3}, 20, {inf, 1e300, 1e300, -1, 5, 6}};
+  charts.push_back(lines);
+  lines.log_y = false;
   charts.push_back(lines);
   HeatMap heat{kHostile, kHostile, kHostile, kHostile, kHostile, kHostile, kHostile, {}, {}};
   charts.push_back(heat);

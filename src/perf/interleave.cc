@@ -44,9 +44,9 @@ MedianRatio RatioOfMedians(const Timing& a, const Timing& b) {
   const size_t rounds = std::min(a.seconds.size(), b.seconds.size());
   if (rounds < 2 || &a == &b) return ratio;
   // Small kernels have 100,000 rounds and more. A draw then takes some of them only: the error of a
-  // median goes with the root of the number of values, so that of all rounds follows from it. Fewer
-  // draws would not bound the work, and they make the error itself less certain: by 1 part in
-  // sqrt(2 * draws), here 4 %.
+  // median falls with the root of the number of values, so that of all rounds follows from it.
+  // Fewer draws would not bound the work, and would make the error itself uncertain: it varies by a
+  // share of 1 / sqrt(2 * draws), 4 % here.
   constexpr int kDraws = 400;
   constexpr size_t kMostValues = 1000;
   const size_t values = std::min(rounds, kMostValues);
