@@ -27,8 +27,7 @@ size_t AmxBytes(int64_t out, int64_t in) {
 struct PackedWeight::Impl {
   Tensor master;
   DType compute;
-  bool for_backward;
-  Storage forward, backward;  // AMX: right operands of x W^T and of dy W
+  Storage packed;  // AMX: the right operand of x W^T
   std::optional<OneDnnWeight> onednn;
 };
 
@@ -42,22 +41,20 @@ void AmxForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
   if (x.rows() == 0) return;
   out.n = weight.out();
   out.bias = bias.empty() ? nullptr : bias.f32();
-  AmxMultiply(x, static_cast<const bf16*>(weight.impl().forward.data()), out);
+  AmxMultiply(x, static_cast<const bf16*>(weight.impl().packed.data()), out);
 }
 
 }  // namespace
 
-PackedWeight::PackedWeight(const Tensor& master, DType compute, bool for_backward)
+PackedWeight::PackedWeight(const Tensor& master, DType compute)
     : impl_(std::make_unique<Impl>()) {
   DF_CHECK(master.shape().rank() == 2 && master.dtype() == DType::kF32);
   impl_->master = master;
   impl_->compute = compute;
-  impl_->for_backward = for_backward;
   if (UseAmx(compute)) {
-    impl_->forward = Storage(AmxBytes(out(), in()));
-    if (for_backward) impl_->backward = Storage(AmxBytes(in(), out()));
+    impl_->packed = Storage(AmxBytes(out(), in()));
   } else {
-    impl_->onednn.emplace(master, compute, for_backward);
+    impl_->onednn.emplace(master, compute);
   }
 }
 
@@ -69,9 +66,12 @@ int64_t PackedWeight::out() const { return impl_->master.shape()[0]; }
 int64_t PackedWeight::in() const { return impl_->master.shape()[1]; }
 DType PackedWeight::compute() const { return impl_->compute; }
 
-size_t PackedWeight::CopyBytes(int64_t out, int64_t in, DType compute, bool for_backward) {
-  if (UseAmx(compute)) return AmxBytes(out, in) + (for_backward ? AmxBytes(in, out) : 0);
-  return OneDnnWeight::CopyBytes(out, in, compute, for_backward);
+size_t PackedWeight::CopyBytes(int64_t out, int64_t in, DType compute) {
+  return UseAmx(compute) ? AmxBytes(out, in) : OneDnnWeight::CopyBytes(out, in, compute);
+}
+
+size_t PackedWeight::TurnedBytes(int64_t out, int64_t in, DType compute) {
+  return UseAmx(compute) ? AmxBytes(in, out) : OneDnnWeight::TurnedBytes(out, in, compute);
 }
 
 void PackedWeight::Refresh() {
@@ -88,13 +88,11 @@ void PackedWeight::Change(FunctionRef<void(int64_t first, int64_t last)> change)
     impl_->onednn->Refresh();
     return;
   }
-  const AmxWeight weight{impl_->master.f32(), out(), in(),
-                         static_cast<bf16*>(impl_->forward.data()),
-                         static_cast<bf16*>(impl_->backward.data())};
+  bf16* const packed = static_cast<bf16*>(impl_->packed.data());
   ParallelFor((out() + kAmxBlock - 1) / kAmxBlock, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t band = begin; band < end; ++band) {
       change(band * kAmxBlock, std::min(out(), (band + 1) * kAmxBlock));
-      AmxPackBand(weight, band);
+      AmxPackBand(impl_->master, band, packed);
     }
   });
 }
@@ -141,13 +139,13 @@ void LinearRotaryForward(const Tensor& x, const PackedWeight& weight, const Tens
 
 void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx) {
   const PackedWeight::Impl& w = weight.impl();
-  DF_CHECK(w.for_backward && dy.dtype() == w.compute);
+  DF_CHECK(dy.dtype() == w.compute);
   DF_CHECK(dy.cols() == weight.out() && dx.cols() == weight.in() && dx.rows() == dy.rows());
   if (dy.rows() == 0) return;
   if (w.onednn) {
     OneDnnBackwardInput(dy, *w.onednn, dx);
   } else {
-    AmxMultiply(dy, static_cast<const bf16*>(w.backward.data()), {.n = weight.in(), .y = dx});
+    AmxMultiplyTurned(dy, static_cast<const bf16*>(w.packed.data()), dx);
   }
 }
 

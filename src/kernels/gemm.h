@@ -15,28 +15,28 @@
 
 namespace denseformer {
 
-// A weight matrix made ready for products: in bf16 a copy in the layout that the matrix units read,
-// in fp32 a view of the master.
+// A weight matrix made ready for products: in bf16 one copy in the layout in which the matrix units
+// read it for x W^T (for dy W it is turned when it is used), in fp32 a view of the master.
 class PackedWeight {
  public:
-  // For W [out, in] held at `master`, which must outlive this object. `for_backward` also prepares
-  // for dy W.
-  PackedWeight(const Tensor& master, DType compute, bool for_backward);
+  // For W [out, in] held at `master`, which must outlive this object.
+  PackedWeight(const Tensor& master, DType compute);
   ~PackedWeight();
   PackedWeight(PackedWeight&&) noexcept;
   PackedWeight& operator=(PackedWeight&&) noexcept;
 
-  // Brings the copies up to date with the master; to be called after each change of it.
+  // Brings the copy up to date with the master; to be called after each change of it.
   void Refresh();
   // The same for a change by rows: calls change(first, last), from several threads, until all rows
-  // of the master have been changed once; the copies are made while the rows are still in cache.
+  // of the master have been changed once; the copy is made while the rows are still in cache.
   void Change(FunctionRef<void(int64_t first, int64_t last)> change);
 
   int64_t out() const;
   int64_t in() const;
   DType compute() const;
-  // Bytes of the copies.
-  static size_t CopyBytes(int64_t out, int64_t in, DType compute, bool for_backward);
+  // Bytes of the copy, and of the scratch memory that LinearBackwardInput turns it in.
+  static size_t CopyBytes(int64_t out, int64_t in, DType compute);
+  static size_t TurnedBytes(int64_t out, int64_t in, DType compute);
 
   struct Impl;
   const Impl& impl() const { return *impl_; }

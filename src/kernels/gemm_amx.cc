@@ -222,14 +222,12 @@ int64_t AmxPackedSize(int64_t n, int64_t k) {
   return DivUp(n, kTileRows) * DivUp(k, kTileK) * kTile;
 }
 
-void AmxPackBand(const AmxWeight& weight, int64_t band) {
+void AmxPackBand(const Tensor& w, int64_t band, bf16* packed) {
   static_assert(kAmxBlock == kTileK && kAmxBlock == kBlock);
-  const int64_t out = weight.out, in = weight.in;
-  const int64_t in_tiles = DivUp(in, kTileK), out_tiles = DivUp(out, kTileK);
-  const int64_t rows = std::min(kTileK, out - band * kTileK);
-  // Blocks of 32 x 32: both copies are made from one reading of the master.
-  for (int64_t i = 0; i < in_tiles; ++i) {
-    const float* block = weight.w + band * kTileK * in + i * kTileK;
+  const int64_t in = w.cols(), tiles = DivUp(in, kTileK);
+  const int64_t rows = std::min(kTileK, w.rows() - band * kTileK);
+  for (int64_t i = 0; i < tiles; ++i) {
+    const float* block = w.f32() + band * kTileK * in + i * kTileK;
     const int64_t cols = std::min(kTileK, in - i * kTileK);
     PrefetchRows(block + kPackAhead, rows, in);
     for (int64_t half = 0; half * kTileRows < rows; ++half) {
@@ -239,14 +237,7 @@ void AmxPackBand(const AmxWeight& weight, int64_t band) {
         tile[r] = row < rows ? LoadRounded(block + row * in, cols) : _mm512_setzero_si512();
       }
       Transpose16(tile);
-      StoreTile(tile, weight.forward + ((2 * band + half) * in_tiles + i) * kTile);
-    }
-    if (weight.backward == nullptr) continue;
-    for (int64_t half = 0; half * kTileRows < cols; ++half) {
-      __m512i tile[16];
-      const int64_t column = half * kTileRows;
-      LoadPairs(block + column, in, rows, std::min(kTileRows, cols - column), tile);
-      StoreTile(tile, weight.backward + ((2 * i + half) * out_tiles + band) * kTile);
+      StoreTile(tile, packed + ((2 * band + half) * tiles + i) * kTile);
     }
   }
 }
@@ -269,6 +260,16 @@ void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out) {
       run({0, m, 2 * begin, std::min(panels, 2 * end) - 2 * begin});
     });
   }
+}
+
+void AmxMultiplyTurned(const Tensor& dy, const bf16* packed, const Tensor& dx) {
+  const int64_t out = dy.cols(), in = dx.cols();
+  thread_local Storage turned_storage;
+  bf16* turned = Scratch<bf16>(turned_storage, AmxPackedSize(in, out));
+  ParallelFor(DivUp(out, kTileK), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t t = begin; t < end; ++t) TurnTiles(packed, out, in, t, turned);
+  });
+  AmxMultiply(dy, turned, {.n = in, .y = dx});
 }
 
 void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add) {

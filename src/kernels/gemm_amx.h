@@ -25,16 +25,9 @@ bool HasAmxGemm();
 // Elements of a packed matrix of n columns (or rows) and k terms.
 int64_t AmxPackedSize(int64_t n, int64_t k);
 
-// W [out, in] fp32 and its packed copies.
-struct AmxWeight {
-  const float* w;
-  int64_t out, in;
-  bf16* forward;   // right operand of x W^T: AmxPackedSize(out, in) elements
-  bf16* backward;  // right operand of dy W: AmxPackedSize(in, out) elements, or null for none
-};
-
-// Packs rows [band * kAmxBlock, (band + 1) * kAmxBlock) of W, as far as there are that many.
-void AmxPackBand(const AmxWeight& weight, int64_t band);
+// Packs rows [band * kAmxBlock, (band + 1) * kAmxBlock) of w [out, in] fp32, as far as there are
+// that many, for the right operand of x w^T: AmxPackedSize(out, in) elements.
+void AmxPackBand(const Tensor& w, int64_t band, bf16* packed);
 
 // Rotary positions (rotary.h) on the first columns of a product whose rows are sequences.
 struct AmxTurn {
@@ -55,6 +48,9 @@ struct AmxOutput {
 
 // x [M, k] bf16 * right to `out`.
 void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out);
+
+// dx [M, in] = dy [M, out] bf16 * w, from w as AmxPackBand packs it.
+void AmxMultiplyTurned(const Tensor& dy, const bf16* packed, const Tensor& dx);
 
 // c [m, n] fp32 = a^T b, or c + a^T b with `add`; a [rows, m], b [rows, n] bf16.
 void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add);

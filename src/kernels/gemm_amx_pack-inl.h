@@ -67,14 +67,10 @@ __m512i Interleave(__m256i first, __m256i second) {
 __m256i LoadRow16(const bf16* from, int64_t n) {
   return _mm256_maskz_loadu_epi16(FirstLanes(n), from);
 }
-__m256i LoadRow16(const float* from, int64_t n) {
-  return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(FirstLanes(n), from));
-}
 
 // 32 rows of k (fewer at the end: zero) and 16 columns, pairs of k interleaved: vector r holds rows
 // 2r, 2r + 1.
-template <class T>
-void LoadPairs(const T* from, int64_t stride, int64_t rows, int64_t cols, __m512i pairs[16]) {
+void LoadPairs(const bf16* from, int64_t stride, int64_t rows, int64_t cols, __m512i pairs[16]) {
   for (int64_t r = 0; r < 16; ++r) {
     const __m256i first =
         2 * r < rows ? LoadRow16(from + 2 * r * stride, cols) : _mm256_setzero_si256();
@@ -132,6 +128,39 @@ inline void PackLeftTransposed(const bf16* a, int64_t k, int64_t m, int64_t firs
     Transpose16(pairs);
     StoreTile(pairs, to + (p * tiles + t) * kTile);
   });
+}
+
+// Terms [32 t, 32 t + 32) of the right operand of dy W, all panels of it, from w [out, in] packed
+// for x W^T: pairs of neighbouring rows of W instead of neighbouring columns.
+inline void TurnTiles(const bf16* packed, int64_t out, int64_t in, int64_t t, bf16* turned) {
+  const int64_t in_tiles = DivUp(in, kTileK), out_tiles = DivUp(out, kTileK);
+  const int64_t out_panels = DivUp(out, kTileRows), in_panels = DivUp(in, kTileRows);
+  const __m512i low = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+  const __m512i high = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+  for (int64_t i = 0; i < in_tiles; ++i) {
+    bf16* to[2] = {turned + (2 * i * out_tiles + t) * kTile,
+                   turned + ((2 * i + 1) * out_tiles + t) * kTile};
+    for (int64_t half = 0; half < 2; ++half) {
+      const int64_t panel = 2 * t + half;
+      __m512i rows[16];  // of W, 32 columns each
+      if (panel < out_panels) {
+        const bf16* from = packed + (panel * in_tiles + i) * kTile;
+        for (int r = 0; r < 16; ++r) rows[r] = _mm512_loadu_si512(from + r * 32);
+        PrefetchNext(from + 2 * kTile, 32, 16, 64);
+        Transpose16(rows);
+      } else {
+        for (__m512i& row : rows) row = _mm512_setzero_si512();
+      }
+      for (int q = 0; q < 8; ++q) {
+        const __m512i even = _mm512_unpacklo_epi16(rows[2 * q], rows[2 * q + 1]);
+        const __m512i odd = _mm512_unpackhi_epi16(rows[2 * q], rows[2 * q + 1]);
+        const int64_t at = (8 * half + q) * 32;
+        _mm512_storeu_si512(to[0] + at, _mm512_permutex2var_epi64(even, low, odd));
+        if (2 * i + 1 < in_panels)
+          _mm512_storeu_si512(to[1] + at, _mm512_permutex2var_epi64(even, high, odd));
+      }
+    }
+  }
 }
 
 // One panel of 16 rows of a left operand from k columns of x in memory, rows `stride` apart.

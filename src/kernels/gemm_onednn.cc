@@ -305,16 +305,17 @@ void Deliver(const Tensor& result, const Tensor& to) {
   if (result.raw() != to.raw()) Convert(result, to);
 }
 
-// A copy of `master` in another layout, prepared once.
+// Copies `master` to another layout; prepared once.
 class Repack {
  public:
   Repack() = default;
-  Repack(const memory::desc& from, const void* master, const memory::desc& to, void* copy)
+  Repack(const memory::desc& from, const void* master, const memory::desc& to)
       : source_(from, Engine(), const_cast<void*>(master)),
-        destination_(to, Engine(), copy),
+        destination_(to, Engine(), nullptr),
         reorder_(source_, destination_) {}
 
-  void Run() {
+  void Run(void* copy) const {
+    destination_.set_data_handle(copy);
     thread_local dnnl::stream stream(Engine());
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, source_.get()},
                                          {DNNL_ARG_TO, destination_.get()}};
@@ -333,36 +334,29 @@ class Repack {
 struct OneDnnWeight::Impl {
   Tensor master;
   DType compute;
-  bool for_backward;
-  Repack to_forward, to_backward;
-  Storage forward, backward;  // bf16: packed copies; without native bf16: `forward` is rounded fp32
+  Repack to_copy, to_turned;
+  Storage copy;  // bf16: packed for x W^T; without native bf16: rounded fp32
 
   bool packed() const { return compute == DType::kBF16 && HasNativeBf16(); }
   bool rounded() const { return compute == DType::kBF16 && !HasNativeBf16(); }
   // What fp32 products read: the master, or its values rounded to bf16.
   const float* f32() const {
-    return rounded() ? static_cast<const float*>(forward.data()) : master.f32();
+    return rounded() ? static_cast<const float*>(copy.data()) : master.f32();
   }
 };
 
-OneDnnWeight::OneDnnWeight(const Tensor& master, DType compute, bool for_backward)
+OneDnnWeight::OneDnnWeight(const Tensor& master, DType compute)
     : impl_(std::make_unique<Impl>()) {
   impl_->master = master;
   impl_->compute = compute;
-  impl_->for_backward = for_backward;
   if (impl_->packed()) {
-    const memory::desc forward = PackedLayout(in(), out());
-    impl_->forward = Storage(forward.get_size());
-    impl_->to_forward =
-        Repack(Transposed(in(), out(), DType::kF32), master.raw(), forward, impl_->forward.data());
-    if (for_backward) {
-      const memory::desc backward = PackedLayout(out(), in());
-      impl_->backward = Storage(backward.get_size());
-      impl_->to_backward =
-          Repack(Plain(out(), in(), DType::kF32), master.raw(), backward, impl_->backward.data());
-    }
+    const memory::desc layout = PackedLayout(in(), out());
+    impl_->copy = Storage(layout.get_size());
+    impl_->to_copy = Repack(Transposed(in(), out(), DType::kF32), master.raw(), layout);
+    impl_->to_turned =
+        Repack(Plain(out(), in(), DType::kF32), master.raw(), PackedLayout(out(), in()));
   } else if (impl_->rounded()) {
-    impl_->forward = Storage(master.bytes());
+    impl_->copy = Storage(master.bytes());
   }
 }
 
@@ -371,21 +365,24 @@ OneDnnWeight::~OneDnnWeight() = default;
 int64_t OneDnnWeight::out() const { return impl_->master.shape()[0]; }
 int64_t OneDnnWeight::in() const { return impl_->master.shape()[1]; }
 
-size_t OneDnnWeight::CopyBytes(int64_t out, int64_t in, DType compute, bool for_backward) {
+size_t OneDnnWeight::CopyBytes(int64_t out, int64_t in, DType compute) {
   if (compute == DType::kF32) return 0;
   const size_t count = static_cast<size_t>(out) * static_cast<size_t>(in);
   if (!HasNativeBf16()) return count * sizeof(float);
-  return PackedLayout(in, out).get_size() + (for_backward ? PackedLayout(out, in).get_size() : 0);
+  return PackedLayout(in, out).get_size();
+}
+
+size_t OneDnnWeight::TurnedBytes(int64_t out, int64_t in, DType compute) {
+  return compute == DType::kBF16 && HasNativeBf16() ? PackedLayout(out, in).get_size() : 0;
 }
 
 void OneDnnWeight::Refresh() {
   const Tensor& master = impl_->master;
   if (impl_->packed()) {
-    impl_->to_forward.Run();
-    if (impl_->for_backward) impl_->to_backward.Run();
+    impl_->to_copy.Run(impl_->copy.data());
   } else if (impl_->rounded()) {
     const float* from = master.f32();
-    float* to = static_cast<float*>(impl_->forward.data());
+    float* to = static_cast<float*>(impl_->copy.data());
     ParallelFor(master.count(), 1 << 14, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(bf16(from[i]));
     });
@@ -399,7 +396,7 @@ void OneDnnForward(const Tensor& x, const OneDnnWeight& weight, const Tensor& bi
   if (w.packed()) {
     Run(MakeKey(Product::kForward, x.rows(), weight.out(), weight.in(), w.compute, y.dtype(),
                 b != nullptr),
-        x.raw(), w.forward.data(), b, y.raw());
+        x.raw(), w.copy.data(), b, y.raw());
     return;
   }
   const Tensor result = F32Destination(y);
@@ -411,9 +408,13 @@ void OneDnnForward(const Tensor& x, const OneDnnWeight& weight, const Tensor& bi
 void OneDnnBackwardInput(const Tensor& dy, const OneDnnWeight& weight, const Tensor& dx) {
   const OneDnnWeight::Impl& w = weight.impl();
   if (w.packed()) {
-    Run(MakeKey(Product::kBackwardInput, dy.rows(), weight.out(), weight.in(), w.compute,
-                dx.dtype(), false),
-        dy.raw(), w.backward.data(), nullptr, dx.raw());
+    const int64_t out = weight.out(), in = weight.in();
+    const Key key =
+        MakeKey(Product::kBackwardInput, dy.rows(), out, in, w.compute, dx.dtype(), false);
+    thread_local Storage storage;
+    void* const turned = Scratch(storage, OneDnnWeight::TurnedBytes(out, in, w.compute));
+    w.to_turned.Run(turned);
+    Run(key, dy.raw(), turned, nullptr, dx.raw());
     return;
   }
   const Tensor result = F32Destination(dx);

@@ -13,13 +13,14 @@ namespace denseformer {
 
 class OneDnnWeight {
  public:
-  OneDnnWeight(const Tensor& master, DType compute, bool for_backward);
+  OneDnnWeight(const Tensor& master, DType compute);
   ~OneDnnWeight();
 
   void Refresh();
   int64_t out() const;
   int64_t in() const;
-  static size_t CopyBytes(int64_t out, int64_t in, DType compute, bool for_backward);
+  static size_t CopyBytes(int64_t out, int64_t in, DType compute);
+  static size_t TurnedBytes(int64_t out, int64_t in, DType compute);
 
   struct Impl;
   const Impl& impl() const { return *impl_; }

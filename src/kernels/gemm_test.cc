@@ -66,7 +66,7 @@ TEST_P(Gemm, ForwardAndInputGradient) {
   const Case c = GetParam();
   Operand w(DType::kF32, {c.out, c.in}, 1), x(c.compute, {c.rows, c.in}, 2);
   Operand bias(DType::kF32, {c.out}, 3), y(c.result, {c.rows, c.out}, 4);
-  PackedWeight packed(w.tensor, c.compute, /*for_backward=*/true);
+  PackedWeight packed(w.tensor, c.compute);
   packed.Refresh();
   LinearForward(x.tensor, packed, c.bias ? bias.tensor : Tensor(), y.tensor);
   double worst = 0, largest = 0;
@@ -156,7 +156,7 @@ TEST_P(Gemm, WithGelu) {
   bias.Set(0, std::nanf(""));
   bias.Set(c.out / 2, HUGE_VALF);
   bias.Set(c.out - 1, -HUGE_VALF);
-  PackedWeight packed(w.tensor, c.compute, false);
+  PackedWeight packed(w.tensor, c.compute);
   packed.Refresh();
   const Shape shape{c.rows, c.out};
   for (const Tensor& b : {Tensor(), bias.tensor}) {
@@ -181,7 +181,7 @@ TEST(GemmRotary, HasTheBitsOfTwoPasses) {
       Operand x(compute, {sequences * time, width}, 1), w(DType::kF32, {3 * width, width}, 2);
       Operand bias(DType::kF32, {3 * width}, 3), table(DType::kF32, {time + 2, head_size}, 4);
       FillRotaryTable(10000, table.tensor);
-      PackedWeight packed(w.tensor, compute, false);
+      PackedWeight packed(w.tensor, compute);
       packed.Refresh();
       Operand expected(compute, {sequences, time, 3 * width}, 5);
       Operand actual(compute, {sequences, time, 3 * width}, 6);
@@ -213,7 +213,7 @@ TEST(GemmThreads, WeightGradientHasTheSameBits) {
 
 TEST(GemmEmpty, NoRowsIsNoWork) {
   Operand w(DType::kF32, {4, 4}, 1), none(DType::kF32, {1, 4}, 2);
-  PackedWeight packed(w.tensor, DType::kF32, true);
+  PackedWeight packed(w.tensor, DType::kF32);
   const Tensor empty = none.tensor.Rows(0, 0);
   LinearForward(empty, packed, Tensor(), empty);
   LinearGeluForward(empty, packed, Tensor(), empty, empty);
@@ -239,7 +239,7 @@ TEST(GemmChange, CopiesFollow) {
         all.insert(all.end(), dx.tensor.f32(), dx.tensor.f32() + dx.tensor.count());
         return all;
       };
-      PackedWeight expected(target.tensor, compute, true), packed(w.tensor, compute, true);
+      PackedWeight expected(target.tensor, compute), packed(w.tensor, compute);
       expected.Refresh();
       packed.Refresh();
       ASSERT_NE(products(packed), products(expected));

@@ -28,8 +28,7 @@ struct GemmLimit::Impl {
           x_tensor(x.data(), compute, {rows, in}),
           y_tensor(y.data(), compute, {rows, out}),
           gradient_tensor(static_cast<float*>(gradient.data()), {out, in}),
-          weight(Tensor(static_cast<float*>(master.data()), {out, in}), compute,
-                 use == ModelUse::kTraining),
+          weight(Tensor(static_cast<float*>(master.data()), {out, in}), compute),
           calls(calls_) {
       weight.Refresh();
     }

@@ -14,7 +14,7 @@ Model::Model(const ModelConfig& config, DType compute, ModelUse use)
     gradients_ = Storage(weights_.bytes());
     gradient_tensors_ = table_.Bind(static_cast<float*>(gradients_.data()));
   }
-  auto pack = [&](const Tensor& master) { return PackedWeight(master, compute_, trainable()); };
+  auto pack = [&](const Tensor& master) { return PackedWeight(master, compute_); };
   for (const BlockTensors& block : tensors_.blocks) {
     packed_.push_back({pack(block.qkv_weight), pack(block.proj_weight), pack(block.fc_weight),
                        pack(block.mlp_proj_weight)});

@@ -1,5 +1,7 @@
 #include "model/summary.h"
 
+#include <algorithm>
+
 #include "denseformer/depth_pattern.h"
 #include "kernels/gemm.h"
 #include "model/activations.h"
@@ -10,17 +12,20 @@ namespace {
 
 constexpr int64_t kProgramBytes = int64_t{40} << 20;
 
-// Copies of the matrices that PackedWeight makes (model.cc packs the same ones).
-int64_t CopyBytes(const ParameterTable& table, DType compute, bool for_backward) {
-  int64_t bytes = 0;
+// Copies of the matrices that PackedWeight makes (model.cc packs the same ones); for training with
+// the largest of them turned.
+int64_t CopyBytes(const ParameterTable& table, DType compute, bool training) {
+  int64_t bytes = 0, turned = 0;
   for (const Parameter& parameter : table.all()) {
     if (parameter.group == ParameterGroup::kEmbedding ||
         parameter.group == ParameterGroup::kAttention || parameter.group == ParameterGroup::kMlp) {
-      bytes += static_cast<int64_t>(
-          PackedWeight::CopyBytes(parameter.shape[0], parameter.shape[1], compute, for_backward));
+      const int64_t out = parameter.shape[0], in = parameter.shape[1];
+      bytes += static_cast<int64_t>(PackedWeight::CopyBytes(out, in, compute));
+      turned =
+          std::max(turned, static_cast<int64_t>(PackedWeight::TurnedBytes(out, in, compute)));
     }
   }
-  return bytes;
+  return training ? bytes + turned : bytes;
 }
 
 MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,

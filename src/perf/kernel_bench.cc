@@ -55,8 +55,8 @@ struct BlockProducts {
         x(options.compute, {rows, in}),
         y(options.compute, {rows, out}),
         gradient(DType::kF32, {out, in}),
-        weight(master.tensor, options.compute, /*for_backward=*/true),
-        onednn(master.tensor, options.compute, /*for_backward=*/true) {
+        weight(master.tensor, options.compute),
+        onednn(master.tensor, options.compute) {
     weight.Refresh();
     onednn.Refresh();
   }
