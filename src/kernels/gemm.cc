@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "kernels/adamw.h"
 #include "kernels/gelu.h"
 #include "kernels/gemm_amx.h"
 #include "kernels/gemm_onednn.h"
@@ -149,16 +150,21 @@ void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Ten
   }
 }
 
-void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add) {
+void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add,
+                          double* squares) {
   DF_CHECK(x.rows() == dy.rows() && dy.dtype() == x.dtype() && dweight.dtype() == DType::kF32);
   DF_CHECK(dweight.rows() == dy.cols() && dweight.cols() == x.cols());
-  if (dy.rows() == 0) {
-    if (!add) std::fill_n(dweight.f32(), dweight.count(), 0.0f);
-  } else if (UseAmx(dy.dtype())) {
-    AmxMultiplyTransposed(dy, x, dweight, add);
-  } else {
-    OneDnnBackwardWeight(dy, x, dweight, add);
+  const std::span<float> all(dweight.f32(), static_cast<size_t>(dweight.count()));
+  if (dy.rows() > 0 && UseAmx(dy.dtype())) {
+    AmxMultiplyTransposed(dy, x, dweight, add, squares);
+    return;
   }
+  if (dy.rows() > 0) {
+    OneDnnBackwardWeight(dy, x, dweight, add);
+  } else if (!add) {
+    std::fill(all.begin(), all.end(), 0.0f);
+  }
+  if (squares != nullptr) *squares = SumOfSquares(all);
 }
 
 std::string GemmDescription() {

@@ -63,9 +63,11 @@ void LinearRotaryForward(const Tensor& x, const PackedWeight& weight, const Tens
 // dx [N, in] = dy [N, out] W. dy has the compute dtype, dx the compute dtype or fp32.
 void LinearBackwardInput(const Tensor& dy, const PackedWeight& weight, const Tensor& dx);
 
-// dweight [out, in] fp32 = dy^T x, or dweight + dy^T x with `add`. The same bits whatever the
-// number of threads.
-void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add);
+// dweight [out, in] fp32 = dy^T x, or dweight + dy^T x with `add`. *squares, where it is given: the
+// sum of the squares of dweight, taken while it is written; not finite where a value is not, and
+// perhaps where one is beyond 1e18. The same bits whatever the number of threads.
+void LinearBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add,
+                          double* squares = nullptr);
 
 // dbias [out] fp32 += sum of the rows of dy.
 void LinearBackwardBias(const Tensor& dy, const Tensor& dbias);

@@ -4,6 +4,8 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 #include "base/cpu.h"
 #include "base/parallel.h"
@@ -114,6 +116,8 @@ void MultiplyPacked(const bf16* left, const Right& right, const Target& target, 
   switch (target.form) {
     case Form::kF32:
       return MultiplyPanels<Form::kF32>(left, right, target, part);
+    case Form::kF32Squared:
+      return MultiplyPanels<Form::kF32Squared>(left, right, target, part);
     case Form::kBf16:
       return MultiplyPanels<Form::kBf16>(left, right, target, part);
     case Form::kBf16Turned:
@@ -272,13 +276,19 @@ void AmxMultiplyTurned(const Tensor& dy, const bf16* packed, const Tensor& dx) {
   AmxMultiply(dy, turned, {.n = in, .y = dx});
 }
 
-void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add) {
+void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add,
+                           double* squares) {
   const int64_t rows = a.rows(), m = c.rows(), n = c.cols();
   const int64_t left_panels = DivUp(m, kTileRows), right_panels = DivUp(n, kTileRows);
   const int64_t most = kTransposedTiles * kTileK;
   thread_local Storage right_storage;
   bf16* packed = Scratch<bf16>(right_storage, AmxPackedSize(n, std::min(rows, most)));
   Target target{.n = n, .f32 = {c.f32(), n}, .stream = CanStream(c.raw(), m, n * 4)};
+  // Squares of a panel of rows each, so that the threads do not matter.
+  thread_local Storage squares_storage;
+  const std::span<double> parts(Scratch<double>(squares_storage, left_panels * kTileRows),
+                                static_cast<size_t>(left_panels * kTileRows));
+  std::fill(parts.begin(), parts.end(), 0.0);
   for (int64_t row = 0; row < rows; row += most) {
     const int64_t k = std::min(most, rows - row), tiles = DivUp(k, kTileK);
     const bf16* a_rows = a.As<const bf16>() + row * m;
@@ -287,12 +297,17 @@ void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bo
       PackRight(b_rows, k, n, begin, end - begin, packed + begin * tiles * kTile);
     });
     if (add || row > 0) target.add = {c.f32(), n};
+    if (row + k == rows && squares != nullptr) {
+      target.form = Form::kF32Squared;
+      target.squares = parts.data();
+    }
     ParallelFor(DivUp(left_panels, 2), 1, [&](int64_t begin, int64_t end, int) {
       MultiplyTransposedPart(a_rows, k, m, {packed, tiles, tiles}, target, 2 * begin,
                              std::min(left_panels, 2 * end));
       if (target.stream) _mm_sfence();
     });
   }
+  if (squares != nullptr) *squares = std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
 }  // namespace denseformer

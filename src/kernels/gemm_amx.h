@@ -53,7 +53,9 @@ void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out);
 void AmxMultiplyTurned(const Tensor& dy, const bf16* packed, const Tensor& dx);
 
 // c [m, n] fp32 = a^T b, or c + a^T b with `add`; a [rows, m], b [rows, n] bf16.
-void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add);
+// *squares, where it is given: the sum of the squares of c.
+void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add,
+                           double* squares);
 
 }  // namespace denseformer
 

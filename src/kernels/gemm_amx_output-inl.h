@@ -24,7 +24,7 @@ struct Plane {
   T* At(int64_t r, int64_t c) const { return data + (r - row) * stride + c - column; }
 };
 
-enum class Form { kF32, kBf16, kBf16Turned, kGelu, kBf16AndGelu };
+enum class Form { kF32, kF32Squared, kBf16, kBf16Turned, kGelu, kBf16AndGelu };
 
 // s = sums + add + bias; which planes are there follows from the form.
 struct Target {
@@ -33,6 +33,7 @@ struct Target {
   const float* bias = nullptr;  // [n] or null
   Plane<const float> add = {};  // or no data; may be f32
   Plane<float> f32 = {};        // s
+  double* squares = nullptr;    // [rows / 16, 16]: squares of s are added, 16 rows each
   Plane<bf16> rounded = {};     // s rounded, and then turned
   AmxTurn turn = {};
   Plane<bf16> gelu = {};  // GELU(s rounded)
@@ -78,10 +79,11 @@ class OutputBeside {
     const int64_t cols = std::min(kBlock, target.n - column);
     mask_ = FirstLanes32(cols);
     stream_ = target.stream && cols == kBlock;
-    if constexpr (kForm == Form::kF32) {
+    if constexpr (kF32) {
       f32_ = target.f32.At(row, column);
       stride_ = target.f32.stride;
     }
+    if constexpr (kForm == Form::kF32Squared) squares_ = target.squares + row;
     if constexpr (kRounded) {
       rounded_ = target.rounded.At(row, column);
       stride_ = target.rounded.stride;
@@ -116,6 +118,7 @@ class OutputBeside {
   }
 
  private:
+  static constexpr bool kF32 = kForm == Form::kF32 || kForm == Form::kF32Squared;
   static constexpr bool kTurned = kForm == Form::kBf16Turned;
   static constexpr bool kRounded = kTurned || kForm == Form::kBf16 || kForm == Form::kBf16AndGelu;
   static constexpr bool kGelu = kForm == Form::kGelu || kForm == Form::kBf16AndGelu;
@@ -136,7 +139,8 @@ class OutputBeside {
     }
     low = _mm512_add_ps(low, bias_low_);
     high = _mm512_add_ps(high, bias_high_);
-    if constexpr (kForm == Form::kF32) {
+    if constexpr (kForm == Form::kF32Squared) Square(r, low, high);
+    if constexpr (kF32) {
       float* to = f32_ + r * stride_;
       if (stream_) {
         _mm512_stream_ps(to, low);
@@ -165,6 +169,17 @@ class OutputBeside {
     }
   }
 
+  inline __attribute__((always_inline)) void Square(int64_t r, __m512 low, __m512 high) {
+    square_ = _mm512_mask3_fmadd_ps(low, low, square_, Low());
+    square_ = _mm512_mask3_fmadd_ps(high, high, square_, High());
+    if ((r + 1) % kTileRows != 0 && r + 1 < rows_) return;
+    double* to = squares_ + r / kTileRows * kTileRows;
+    const __m256 upper = _mm512_extractf32x8_ps(square_, 1);
+    _mm512_storeu_pd(to, _mm512_add_pd(_mm512_loadu_pd(to),
+                                       _mm512_cvtps_pd(_mm512_castps512_ps256(square_))));
+    _mm512_storeu_pd(to + 8, _mm512_add_pd(_mm512_loadu_pd(to + 8), _mm512_cvtps_pd(upper)));
+    square_ = _mm512_setzero_ps();
+  }
   void Store(bf16* to, __m512i values) const {
     if (stream_) {
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to), values);
@@ -180,6 +195,7 @@ class OutputBeside {
   int64_t next_ = 0, rows_ = 0, portion_ = 1;
   int64_t stride_ = 0, add_stride_ = 0;
   float* f32_ = nullptr;
+  double* squares_ = nullptr;
   bf16* rounded_ = nullptr;
   bf16* gelu_ = nullptr;
   const float* add_ = nullptr;
@@ -188,6 +204,7 @@ class OutputBeside {
   __mmask32 mask_ = 0;
   bool stream_ = false;
   __m512 bias_low_ = {}, bias_high_ = {};
+  __m512 square_ = {};  // of the rows of a panel so far
   Prefetch prefetch_;
 };
 

@@ -8,7 +8,7 @@ int64_t AmxPackedSize(int64_t, int64_t) { return 0; }
 void AmxPackBand(const Tensor&, int64_t, bf16*) { DF_CHECK(HasAmxGemm()); }
 void AmxMultiply(const Tensor&, const bf16*, const AmxOutput&) { DF_CHECK(HasAmxGemm()); }
 void AmxMultiplyTurned(const Tensor&, const bf16*, const Tensor&) { DF_CHECK(HasAmxGemm()); }
-void AmxMultiplyTransposed(const Tensor&, const Tensor&, const Tensor&, bool) {
+void AmxMultiplyTransposed(const Tensor&, const Tensor&, const Tensor&, bool, double*) {
   DF_CHECK(HasAmxGemm());
 }
 

@@ -101,9 +101,10 @@ TEST_P(Gemm, WeightGradientIsStoredOrAddedTo) {
   Operand dy(c.compute, {c.rows, c.out}, 7), x(c.compute, {c.rows, c.in}, 8);
   Operand stored(DType::kF32, {c.out, c.in}, 9), added(DType::kF32, {c.out, c.in}, 9),
       before(DType::kF32, {c.out, c.in}, 9);
-  LinearBackwardWeight(dy.tensor, x.tensor, stored.tensor, /*add=*/false);
-  LinearBackwardWeight(dy.tensor, x.tensor, added.tensor, /*add=*/true);
-  double worst = 0, largest = 0;
+  double stored_squares = -1, added_squares = -1;
+  LinearBackwardWeight(dy.tensor, x.tensor, stored.tensor, /*add=*/false, &stored_squares);
+  LinearBackwardWeight(dy.tensor, x.tensor, added.tensor, /*add=*/true, &added_squares);
+  double worst = 0, largest = 0, expected_stored = 0, expected_added = 0;
   for (int64_t o = 0; o < c.out; ++o) {
     for (int64_t i = 0; i < c.in; ++i) {
       const int64_t at = o * c.in + i;
@@ -112,9 +113,13 @@ TEST_P(Gemm, WeightGradientIsStoredOrAddedTo) {
       worst = std::max(
           {worst, std::abs(sum - stored.At(at)), std::abs(sum + before.At(at) - added.At(at))});
       largest = std::max(largest, std::abs(sum));
+      expected_stored += stored.At(at) * stored.At(at);
+      expected_added += added.At(at) * added.At(at);
     }
   }
   EXPECT_LE(worst, 2e-6 * largest);
+  EXPECT_NEAR(stored_squares, expected_stored, 1e-6 * expected_stored);
+  EXPECT_NEAR(added_squares, expected_added, 1e-6 * expected_added);
 }
 
 TEST_P(Gemm, BiasGradientIsAddedTo) {
@@ -198,13 +203,19 @@ TEST(GemmThreads, WeightGradientHasTheSameBits) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     Operand dy(dtype, {512, 96}, 1), x(dtype, {512, 64}, 2);
     std::vector<float> first;
+    double first_squares = 0;
     const int threads = NumThreads();
     for (int n : {1, 2, 3, 4}) {
       SetNumThreads(n);
       Operand dw(DType::kF32, {96, 64}, 3);
-      LinearBackwardWeight(dy.tensor, x.tensor, dw.tensor, /*add=*/true);
+      double squares;
+      LinearBackwardWeight(dy.tensor, x.tensor, dw.tensor, /*add=*/true, &squares);
       std::vector<float> bits(dw.tensor.f32(), dw.tensor.f32() + dw.tensor.count());
-      if (first.empty()) first = bits;
+      if (first.empty()) {
+        first = bits;
+        first_squares = squares;
+      }
+      EXPECT_EQ(squares, first_squares) << n << " threads";
       EXPECT_EQ(0, std::memcmp(first.data(), bits.data(), bits.size() * 4)) << n << " threads";
     }
     SetNumThreads(threads);

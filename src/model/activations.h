@@ -85,6 +85,9 @@ class Activations {
   Tensor rotary;              // [max_length, head_size]
   Tensor logits, dlogits;     // [chunk, V]: fp32, compute
   std::vector<float> losses;  // [max rows]
+  // Sum of the squares of the gradients of the blocks' matrices, as the last backward pass left
+  // them (gradient_norm.h).
+  double matrix_squares = 0;
   std::vector<const float*> alphas;  // [d + 1]
   std::vector<float*> dalphas;       // [d + 1]; null where there is no module
   DepthAverager& averager() { return *averager_; }

@@ -38,9 +38,11 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gra
   const int heads = model.config().n_head;
   BlockActivations& b = a.block(i);
   // Gradients of y = x W^T + bias for W and the bias.
-  const auto parameters = [gradients](const Tensor& dy, const Tensor& x, const Tensor& dweight,
-                                      const Tensor& dbias) {
-    LinearBackwardWeight(dy, x, dweight, /*add=*/gradients == Gradients::kAdd);
+  const auto parameters = [gradients, &a](const Tensor& dy, const Tensor& x, const Tensor& dweight,
+                                          const Tensor& dbias) {
+    double squares;
+    LinearBackwardWeight(dy, x, dweight, /*add=*/gradients == Gradients::kAdd, &squares);
+    a.matrix_squares += squares;
     if (!dbias.empty()) LinearBackwardBias(dy, dbias);
   };
 
@@ -98,6 +100,7 @@ double ForwardBackward(const Model& model, const Batch& batch, const DropoutOpti
   const ModelTensors& dw = model.gradient_tensors();
 
   if (gradients == Gradients::kReplace) ClearVectorGradients(model);
+  a.matrix_squares = 0;
   HeadForwardBackward(model, a, batch.targets,
                       targets > 0 ? scale / static_cast<float>(targets) : 0.0f, gradients, losses);
   LayerNormBackward(a.dnorm, a.y(depth), model.tensors().ln_f_weight, a.ln_f_mean, a.ln_f_rstd,

@@ -15,6 +15,7 @@
 #include "model/decode.h"
 #include "model/forward.h"
 #include "model/gemm_limit.h"
+#include "model/gradient_norm.h"
 #include "model/summary.h"
 #include "perf/shape_rows.h"
 
@@ -90,7 +91,7 @@ struct TrainVariant {
     ForwardBackward(model, data.batch, {}, 1, Gradients::kReplace, memory);
     AdamWStep step;
     step.rate = 1e-6f;
-    SumOfSquares(model.gradients());
+    SquaredGradientNorm(model, memory.matrix_squares);
     model.ChangeWeights([&](const Parameter&, int64_t begin, int64_t end) {
       const size_t at = static_cast<size_t>(begin), n = static_cast<size_t>(end - begin);
       AdamWUpdate(step, model.weights().subspan(at, n), model.gradients().subspan(at, n),

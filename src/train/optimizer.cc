@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/adamw.h"
+#include "model/gradient_norm.h"
 
 namespace denseformer {
 namespace {
@@ -28,12 +29,12 @@ Optimizer::Optimizer(Model& model, const TrainOptions& options)
   DF_CHECK(model.trainable());
 }
 
-double Optimizer::GradientNorm(int64_t step) {
+double Optimizer::GradientNorm(int64_t step, double matrix_squares) {
   const std::span<float> gradients = model_.gradients();
   for (const Parameter& p : model_.table().all()) {
     if (Frozen(p, step)) std::fill_n(gradients.begin() + p.offset, p.count(), 0.0f);
   }
-  return std::sqrt(SumOfSquares(gradients));
+  return std::sqrt(SquaredGradientNorm(model_, matrix_squares));
 }
 
 void Optimizer::Update(int64_t step, double rate, double gradient_scale) {

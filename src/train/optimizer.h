@@ -23,8 +23,8 @@ class Optimizer {
   Optimizer(Model& model, const TrainOptions& options);
 
   // The norm of the gradient over the parameters that step `step` (from 0) trains; not finite where
-  // any of them is not. Gradients of frozen parameters become 0.
-  double GradientNorm(int64_t step);
+  // any of them is not. Gradients of frozen parameters become 0. matrix_squares: gradient_norm.h.
+  double GradientNorm(int64_t step, double matrix_squares);
 
   // One update with gradients multiplied by `gradient_scale`; the model's packed weights are up to
   // date afterwards.

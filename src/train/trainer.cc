@@ -240,7 +240,7 @@ void Trainer::TakeStep() {
   const int64_t step = state_.step;
   const double rate = schedule_.Rate(step);
   const double loss = Accumulate(step);
-  const double norm = optimizer_.GradientNorm(step);
+  const double norm = optimizer_.GradientNorm(step, activations_.matrix_squares);
   const bool bad = !std::isfinite(loss) || !std::isfinite(norm);
   if (bad) {
     Skip(step, loss);
