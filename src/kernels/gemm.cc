@@ -47,8 +47,7 @@ void AmxForward(const Tensor& x, const PackedWeight& weight, const Tensor& bias,
 
 }  // namespace
 
-PackedWeight::PackedWeight(const Tensor& master, DType compute)
-    : impl_(std::make_unique<Impl>()) {
+PackedWeight::PackedWeight(const Tensor& master, DType compute) : impl_(std::make_unique<Impl>()) {
   DF_CHECK(master.shape().rank() == 2 && master.dtype() == DType::kF32);
   impl_->master = master;
   impl_->compute = compute;

@@ -175,8 +175,8 @@ class OutputBeside {
     if ((r + 1) % kTileRows != 0 && r + 1 < rows_) return;
     double* to = squares_ + r / kTileRows * kTileRows;
     const __m256 upper = _mm512_extractf32x8_ps(square_, 1);
-    _mm512_storeu_pd(to, _mm512_add_pd(_mm512_loadu_pd(to),
-                                       _mm512_cvtps_pd(_mm512_castps512_ps256(square_))));
+    _mm512_storeu_pd(
+        to, _mm512_add_pd(_mm512_loadu_pd(to), _mm512_cvtps_pd(_mm512_castps512_ps256(square_))));
     _mm512_storeu_pd(to + 8, _mm512_add_pd(_mm512_loadu_pd(to + 8), _mm512_cvtps_pd(upper)));
     square_ = _mm512_setzero_ps();
   }

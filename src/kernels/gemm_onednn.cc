@@ -345,8 +345,7 @@ struct OneDnnWeight::Impl {
   }
 };
 
-OneDnnWeight::OneDnnWeight(const Tensor& master, DType compute)
-    : impl_(std::make_unique<Impl>()) {
+OneDnnWeight::OneDnnWeight(const Tensor& master, DType compute) : impl_(std::make_unique<Impl>()) {
   impl_->master = master;
   impl_->compute = compute;
   if (impl_->packed()) {
