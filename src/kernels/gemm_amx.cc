@@ -272,6 +272,7 @@ void AmxMultiplyTurned(const Tensor& dy, const bf16* packed, const Tensor& dx) {
   bf16* turned = Scratch<bf16>(turned_storage, AmxPackedSize(in, out));
   ParallelFor(DivUp(out, kTileK), 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) TurnTiles(packed, out, in, t, turned);
+    _mm_sfence();
   });
   AmxMultiply(dy, turned, {.n = in, .y = dx});
 }

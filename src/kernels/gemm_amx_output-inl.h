@@ -182,7 +182,7 @@ class OutputBeside {
   }
   void Store(bf16* to, __m512i values) const {
     if (stream_) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), values);
+      StreamLine(to, values);
     } else {
       _mm512_mask_storeu_epi16(to, mask_, values);
     }

@@ -25,8 +25,8 @@ __mmask32 FirstLanes32(int64_t n) {
   return n >= 32 ? 0xFFFFFFFFu : static_cast<__mmask32>((1u << n) - 1);
 }
 
-// 16 x 16 transposition of 32-bit elements.
-void Transpose16(__m512i r[16]) {
+// 16 x 16 transposition of 32-bit elements. Inlined, so that the rows stay in registers.
+inline __attribute__((always_inline)) void Transpose16(__m512i r[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {
     t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
@@ -84,6 +84,10 @@ void StoreTile(const __m512i tile[16], bf16* to) {
   for (int r = 0; r < 16; ++r) _mm512_storeu_si512(to + r * 32, tile[r]);
 }
 
+inline void StreamLine(bf16* to, __m512i line) {
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);
+}
+
 // Rows of bf16 that are packed next, `bytes` of each.
 inline void PrefetchNext(const bf16* from, int64_t stride, int64_t rows, int64_t bytes) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -131,7 +135,8 @@ inline void PackLeftTransposed(const bf16* a, int64_t k, int64_t m, int64_t firs
 }
 
 // Terms [32 t, 32 t + 32) of the right operand of dy W, all panels of it, from w [out, in] packed
-// for x W^T: pairs of neighbouring rows of W instead of neighbouring columns.
+// for x W^T: pairs of neighbouring rows of W instead of neighbouring columns. Stored past the
+// cache: the lines would be fetched only to be overwritten.
 inline void TurnTiles(const bf16* packed, int64_t out, int64_t in, int64_t t, bf16* turned) {
   const int64_t in_tiles = DivUp(in, kTileK), out_tiles = DivUp(out, kTileK);
   const int64_t out_panels = DivUp(out, kTileRows), in_panels = DivUp(in, kTileRows);
@@ -155,9 +160,10 @@ inline void TurnTiles(const bf16* packed, int64_t out, int64_t in, int64_t t, bf
         const __m512i even = _mm512_unpacklo_epi16(rows[2 * q], rows[2 * q + 1]);
         const __m512i odd = _mm512_unpackhi_epi16(rows[2 * q], rows[2 * q + 1]);
         const int64_t at = (8 * half + q) * 32;
-        _mm512_storeu_si512(to[0] + at, _mm512_permutex2var_epi64(even, low, odd));
-        if (2 * i + 1 < in_panels)
-          _mm512_storeu_si512(to[1] + at, _mm512_permutex2var_epi64(even, high, odd));
+        StreamLine(to[0] + at, _mm512_permutex2var_epi64(even, low, odd));
+        if (2 * i + 1 < in_panels) {
+          StreamLine(to[1] + at, _mm512_permutex2var_epi64(even, high, odd));
+        }
       }
     }
   }
