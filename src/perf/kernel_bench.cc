@@ -216,7 +216,7 @@ BenchTable BenchOptimizer(const KernelBenchOptions& options) {
        [&] { TouchFour(span(weights), span(gradients), span(first), span(second)); }},
       {"AdamW",
        [&] { AdamWUpdate(step, span(weights), span(gradients), span(first), span(second)); }},
-      {"gradient norm", [&] { SumOfSquares(span(gradients)); }}};
+      {"squares of all gradients", [&] { SumOfSquares(span(gradients)); }}};
   BenchTable table = MakeTable("optimiser step", Interleave(variants, options.interleave),
                                static_cast<double>(n), "parameters");
   table.settings = {{"parameters", std::to_string(n)}, {"threads", std::to_string(NumThreads())}};
