@@ -5,7 +5,7 @@
 
 #include "base/parallel.h"
 #include "base/random.h"
-#include "kernels/dwa.h"
+#include "kernels/dwa/dwa.h"
 #include "rounds.h"
 #include "tensor/storage.h"
 

@@ -17,11 +17,12 @@ set(MAY_dist tensor)
 set(MAY_train io data dist)
 set(MAY_infer io data)
 set(MAY_perf infer train)
-set(MAY_analysis perf)
+set(MAY_chart base)
+set(MAY_analysis perf chart)
 set(MAY_serve infer)
 set(MAY_cli analysis serve)
 set(MAY_addons kernels)
-set(FOLDERS base tensor kernels model data io dist train infer perf analysis serve cli addons)
+set(FOLDERS base tensor kernels model data io dist train infer perf chart analysis serve cli addons)
 
 # Libraries with one user: header => files (as regular expressions) that may include it.
 set(ONLY

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/chart.h"
+#include "chart/chart.h"
 
 namespace denseformer {
 

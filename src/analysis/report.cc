@@ -8,8 +8,9 @@
 
 #include "analysis/report_assets.h"
 #include "analysis/study.h"
-#include "analysis/svg.h"
 #include "analysis/tradeoff.h"
+#include "chart/chart_style.h"
+#include "chart/svg.h"
 
 namespace denseformer {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/chart.h"
 #include "analysis/run_data.h"
+#include "chart/chart.h"
 
 namespace denseformer {
 

@@ -1,4 +1,4 @@
-// Style sheets and script, from chart.css, report.css and report.js.
+// Style sheet and script of the page, from report.css and report.js.
 #ifndef DENSEFORMER_ANALYSIS_REPORT_ASSETS_H_
 #define DENSEFORMER_ANALYSIS_REPORT_ASSETS_H_
 
@@ -6,8 +6,7 @@
 
 namespace denseformer {
 
-extern const std::string_view kChartStyle;   // of every drawing
-extern const std::string_view kReportStyle;  // of the page
+extern const std::string_view kReportStyle;
 extern const std::string_view kReportScript;
 
 }  // namespace denseformer

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "analysis/report.h"
-#include "analysis/svg.h"
 #include "base/text.h"
+#include "chart/svg.h"
 
 namespace denseformer {
 namespace {

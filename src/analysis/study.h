@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/chart.h"
 #include "analysis/run_data.h"
 #include "analysis/study_check.h"
+#include "chart/chart.h"
 #include "model/model.h"
 
 namespace denseformer {

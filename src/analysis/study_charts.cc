@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "analysis/study.h"
-#include "analysis/svg.h"
 #include "base/error.h"
+#include "chart/svg.h"
 
 namespace denseformer {
 namespace {

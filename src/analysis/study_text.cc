@@ -6,7 +6,7 @@
 #include <map>
 
 #include "analysis/study.h"
-#include "analysis/svg.h"
+#include "chart/svg.h"
 
 namespace denseformer {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "analysis/chart.h"
 #include "analysis/run_data.h"
+#include "chart/chart.h"
 
 namespace denseformer {
 

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "train/options.h"
 #include "train/plan.h"
 #include "train/trainer.h"

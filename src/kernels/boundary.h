@@ -9,7 +9,7 @@
 #include <span>
 
 #include "kernels/dropout.h"
-#include "kernels/dwa.h"
+#include "kernels/dwa/dwa.h"
 #include "tensor/tensor.h"
 
 namespace denseformer {

@@ -17,7 +17,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/dwa.h"
+#include "kernels/dwa/dwa.h"
 #include "model/model.h"
 #include "tensor/storage.h"
 

@@ -2,7 +2,7 @@
 // The gradient of a is da; activations.dx carries the gradient of the stream from block to block.
 #include <algorithm>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/embedding.h"
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/attention_decode.h"
+#include "kernels/attention/attention_decode.h"
 #include "kernels/rotary.h"
 #include "model/passes.h"
 

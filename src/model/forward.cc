@@ -3,7 +3,7 @@
 //   X_0..X_i; loss = cross-entropy(LayerNorm(Y_d) wte^T)
 #include "model/forward.h"
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/boundary.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"

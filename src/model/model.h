@@ -10,7 +10,7 @@
 #include "base/function_ref.h"
 #include "denseformer/config.h"
 #include "denseformer/depth_pattern.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "model/parameters.h"
 #include "tensor/storage.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "denseformer/depth_pattern.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "model/activations.h"
 #include "model/parameters.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/parallel.h"
 #include "base/random.h"
-#include "kernels/dwa.h"
+#include "kernels/dwa/dwa.h"
 #include "perf/kernel_bench.h"
 
 namespace denseformer {

@@ -10,7 +10,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "kernels/adamw.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/memory_limit.h"
 #include "model/decode.h"
 #include "model/forward.h"

@@ -6,7 +6,7 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 namespace denseformer {
 namespace {

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "denseformer/depth_pattern.h"
-#include "kernels/dwa.h"
+#include "kernels/dwa/dwa.h"
 
 namespace denseformer::pytorch {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "depth_pass.h"
-#include "kernels/dwa_passes.h"
+#include "kernels/dwa/dwa_passes.h"
 
 namespace denseformer::pytorch {
 namespace {

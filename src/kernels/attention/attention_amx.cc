@@ -1,0 +1,193 @@
+// Attention of one bf16 head on AMX tiles, forward; sizes are padded to multiples of 32.
+//
+// For 32 rows at a time, with their whole rows of scores in cache:
+//   s = q k^T, p = 2^(s c - max), out = p v / sum(p), c = log2(e) / sqrt(head_size)
+// p is rounded to bf16 for the product; its sum is taken before, in fp32.
+#include "kernels/attention/attention_amx.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "tensor/scratch.h"
+
+DF_BEGIN_AVX512_BF16
+namespace denseformer {
+namespace {
+
+// The mask of the lanes of two vectors that hold the last 1..32 of `count` elements.
+struct LastLanes {
+  size_t whole;  // elements before them, a multiple of 32
+  __mmask16 low, high;
+
+  explicit LastLanes(size_t count) : whole((count - 1) / kBlock * kBlock) {
+    const size_t rest = count - whole;
+    low = LowLanes(rest);
+    high = rest > 16 ? LowLanes(rest - 16) : __mmask16{0};
+  }
+};
+
+float Max(const float* s, size_t count) {
+  const LastLanes last(count);
+  const __m512 none = _mm512_set1_ps(-HUGE_VALF);
+  __m512 max0 = _mm512_mask_loadu_ps(none, last.low, s + last.whole);
+  __m512 max1 = _mm512_mask_loadu_ps(none, last.high, s + last.whole + 16);
+  for (size_t j = 0; j < last.whole; j += kBlock) {
+    max0 = _mm512_max_ps(max0, _mm512_loadu_ps(s + j));
+    max1 = _mm512_max_ps(max1, _mm512_loadu_ps(s + j + 16));
+  }
+  return _mm512_reduce_max_ps(_mm512_max_ps(max0, max1));
+}
+
+// p = 2^(s c - max) of one row with `count` scores, in bf16, zeros up to `padded`, a multiple of
+// 32; vectors of 32 are kTileElements apart. `mask` multiplies what is stored (null: ones). Gives
+// the sum of p in 16 parts.
+inline __m512 Probabilities(const float* s, size_t count, size_t padded, float c, float max,
+                            const float* mask, bf16* p) {
+  const LastLanes last(count);
+  const __m512 shift = _mm512_set1_ps(max), factor = _mm512_set1_ps(c);
+  __m512 sum0 = _mm512_setzero_ps(), sum1 = sum0;
+  const auto block = [&](size_t j, __mmask16 mask0, __mmask16 mask1) {
+    __m512 p0 = Exp2(_mm512_fmsub_ps(_mm512_loadu_ps(s + j), factor, shift));
+    __m512 p1 = Exp2(_mm512_fmsub_ps(_mm512_loadu_ps(s + j + 16), factor, shift));
+    p0 = _mm512_maskz_mov_ps(mask0, p0);
+    p1 = _mm512_maskz_mov_ps(mask1, p1);
+    sum0 = _mm512_add_ps(sum0, p0);
+    sum1 = _mm512_add_ps(sum1, p1);
+    if (mask != nullptr) {
+      p0 = _mm512_mul_ps(p0, _mm512_maskz_loadu_ps(mask0, mask + j));
+      p1 = _mm512_mul_ps(p1, _mm512_maskz_loadu_ps(mask1, mask + j + 16));
+    }
+    _mm512_storeu_si512(p + j / kBlock * kTileElements, ToBf16(p0, p1));
+  };
+  for (size_t j = 0; j < last.whole; j += kBlock) block(j, 0xffff, 0xffff);
+  block(last.whole, last.low, last.high);
+  for (size_t j = last.whole + kBlock; j < padded; j += kBlock) {
+    _mm512_storeu_si512(p + j / kBlock * kTileElements, _mm512_setzero_si512());
+  }
+  return _mm512_add_ps(sum0, sum1);
+}
+
+struct Forward {
+  const AttentionHead<bf16>& head;
+  Padded size;
+  bf16* buffer;         // k, then v, before they are packed
+  bf16* queries;        // left operand q
+  bf16 *keys, *values;  // right operands k^T, v
+  bf16* p;              // left operand p of one block: two blocks of 16 rows, a tile for every
+                        // 32 keys
+  float* scores;        // [32, score_stride]
+  float* sums;          // [32, cols]: p v
+  float* maxima;        // [32]: largest s c
+  float* totals;        // [32]: sum of p
+  float* inverses;      // [32]: 1 / totals
+  float* mask;          // [keys]: dropout
+
+  size_t score_stride() const { return size.keys + 16; }
+
+  explicit Forward(const AttentionHead<bf16>& head_in) : head(head_in), size(head) {
+    ScratchPlan measure;
+    Place(measure);
+    ScratchPlan plan(ThreadScratch(measure.used()));
+    Place(plan);
+  }
+
+  void Place(ScratchPlan& plan) {
+    buffer = plan.Take<bf16>(size.keys * size.cols);
+    queries = plan.Take<bf16>(size.rows * size.cols);
+    keys = plan.Take<bf16>(size.keys * size.cols);
+    values = plan.Take<bf16>(size.keys * size.cols);
+    p = plan.Take<bf16>(kBlock * size.keys);
+    scores = plan.Take<float>(kBlock * score_stride());
+    sums = plan.Take<float>(kBlock * size.cols);
+    maxima = plan.Take<float>(kBlock);
+    totals = plan.Take<float>(kBlock);
+    inverses = plan.Take<float>(kBlock);
+    mask = plan.Take<float>(size.keys);
+  }
+
+  bool Pack();
+  void Softmax(size_t before, size_t count, size_t padded);
+  void Block(size_t block, bf16* out, float* lse);
+};
+
+// Packs all operands; false where a value is not finite.
+bool Forward::Pack() {
+  const auto pack = [&](const bf16* from, int64_t stride, int64_t rows, size_t padded, bf16* to) {
+    return amx::PackPadded(from, static_cast<size_t>(stride), static_cast<size_t>(rows),
+                           size.head_size, padded, size.cols, to);
+  };
+  const int64_t seen = head.start + head.length;
+  if (!pack(head.q, head.stride, head.length, size.rows, queries)) return false;
+  if (!pack(head.k, head.kv_stride, seen, size.keys, buffer)) return false;
+  amx::PackTransposedRight(buffer, size.keys, size.cols, keys);
+  if (!pack(head.v, head.kv_stride, seen, size.keys, buffer)) return false;
+  amx::PackRight(buffer, size.keys, size.cols, values);
+  return true;
+}
+
+// The p of a block, and the largest s c and the sum of each row. One loop for each step: the rows
+// are independent, and what a step waits for at the end of a row hides behind the next ones.
+void Forward::Softmax(size_t before, size_t count, size_t padded) {
+  const float c = static_cast<float>(std::numbers::log2e / std::sqrt(double(size.head_size)));
+  for (size_t row = 0; row < count; ++row) {
+    maxima[row] = Max(scores + row * score_stride(), before + row + 1) * c;
+  }
+  alignas(64) float parts[kBlock][16];
+  for (size_t row = 0; row < count; ++row) {
+    const size_t seen = before + row + 1;
+    if (head.dropout.enabled()) {
+      head.dropout.FillScales(head.dropout_index + (seen - 1) * size.length,
+                              static_cast<int64_t>(seen), mask);
+    }
+    bf16* const p_row = p + row / 16 * (size.keys / 32) * kTileElements + row % 16 * 32;
+    const __m512 sum = Probabilities(scores + row * score_stride(), seen, padded, c, maxima[row],
+                                     head.dropout.enabled() ? mask : nullptr, p_row);
+    _mm512_store_ps(parts[row], sum);
+  }
+  for (size_t row = 0; row < count; ++row) {
+    totals[row] = _mm512_reduce_add_ps(_mm512_load_ps(parts[row]));
+    inverses[row] = 1.0f / totals[row];
+  }
+}
+
+// 32 rows of out, and of lse where it is not null.
+void Forward::Block(size_t block, bf16* out, float* lse) {
+  const size_t first = block * kBlock, count = std::min(kBlock, size.length - first);
+  const size_t before = static_cast<size_t>(head.start) + first;  // keys that every row sees
+  const size_t padded = RoundUpToBlock(static_cast<int64_t>(before + count));
+  const size_t key_step = size.cols / 32 * kTileElements, col_step = 2 * key_step;
+  FetchNext(head, head.q, head.stride, first, count);
+  FetchNext(head, head.k, head.kv_stride, first, count);
+  FetchNext(head, head.v, head.kv_stride, first, count);
+  const amx::LeftTiles q{queries + first * size.cols, 16 * size.cols, size.cols, 32};
+  for (size_t key = 0; key < padded; key += kBlock) {
+    amx::Multiply(q, {keys + key / 16 * key_step, key_step, kTileElements}, size.cols / 32, false,
+                  scores + key, score_stride());
+  }
+  Softmax(before, count, padded);
+  for (size_t row = 0; row < count && lse != nullptr; ++row) {
+    lse[first + row] =
+        static_cast<float>(maxima[row] / std::numbers::log2e + double{std::log(totals[row])});
+  }
+  const size_t p_second = size.keys / 32 * kTileElements;
+  for (size_t col = 0; col < size.cols; col += 32) {
+    amx::Multiply({p, p_second, 32, kTileElements},
+                  {values + col / 16 * kTileElements, kTileElements, col_step}, padded / kBlock,
+                  false, sums + col, size.cols);
+  }
+  const size_t stride = static_cast<size_t>(head.out_stride);
+  amx::StoreRows(sums, size.cols, count, size.head_size, inverses, 1, out + first * stride, stride);
+}
+
+}  // namespace
+
+bool AttentionHeadForwardAmx(const AttentionHead<bf16>& head, bf16* out, float* lse) {
+  Forward pass(head);
+  if (!pass.Pack()) return false;
+  const amx::TileScope tiles;
+  for (size_t block = 0; block < pass.size.blocks; ++block) pass.Block(block, out, lse);
+  return true;
+}
+
+}  // namespace denseformer
+DF_END_AVX512_BF16

@@ -1,0 +1,247 @@
+// Attention of one bf16 head on AMX tiles, backward; sizes are padded to multiples of 32.
+//
+// For 32 keys at a time, transposed, so that no sum runs along a vector, and dk and dv stay in
+// tiles over all rows:
+//   s^T = k q^T, dp^T = v dout^T, p^T = 2^(s^T c - lse log2(e)), ds^T = p^T (dp^T - delta)
+//   dv = p^T dout, dk = ds^T q / sqrt(head_size), dq^T += k^T ds^T / sqrt(head_size)
+// with delta = rowsum(dout out) and c = log2(e) / sqrt(head_size). dq^T takes the ds^T of a group
+// of blocks of keys at once. p and ds are rounded to bf16 for the products; sums are fp32.
+#include <cmath>
+#include <numbers>
+
+#include "kernels/attention/attention_amx.h"
+#include "tensor/scratch.h"
+
+DF_BEGIN_AVX512_BF16
+namespace denseformer {
+namespace {
+
+// Stands for a log-sum-exp so large that every probability is 0.
+constexpr float kNoProbability = 1e30f;
+
+struct Backward {
+  const AttentionHead<bf16>& head;
+  const AttentionHeadGradients<bf16>& gradients;
+  Padded size;
+  size_t group;  // blocks of keys whose ds^T is kept for one update of dq^T
+
+  bf16 *keys, *values;        // left operands k, v
+  bf16 *queries_t, *douts_t;  // right operands q^T, dout^T
+  bf16 *queries, *douts;      // right operands q, dout
+  bf16* keys_t;               // left operand k^T
+  // Of one block of keys: left operands p^T and ds^T, two blocks of 16 keys, each with one tile for
+  // every 32 rows.
+  bf16 *p, *ds;
+  bf16* ds_right;          // right operand ds^T of the group: one tile for every 16 rows
+  float *scores, *dp;      // [32, 32]
+  float* mask;             // [32, 32]: dropout, transposed as the scores
+  float *shifts, *deltas;  // [rows]: lse log2(e), delta
+  float* dkeys;            // [32, cols]: dk or dv of one block
+  float* dqueries_t;       // [cols, dq_stride]
+
+  size_t dq_stride() const { return size.rows + 16; }
+
+  Backward(const AttentionHead<bf16>& head_in, const AttentionHeadGradients<bf16>& gradients_in)
+      : head(head_in), gradients(gradients_in), size(head) {
+    constexpr size_t kMostBytes = 512 * 1024;
+    group = std::clamp<size_t>(kMostBytes / (kBlock * size.rows * sizeof(bf16)), 2, 8);
+    ScratchPlan measure;
+    Place(measure);
+    ScratchPlan plan(ThreadScratch(measure.used()));
+    Place(plan);
+  }
+
+  void Place(ScratchPlan& plan) {
+    for (bf16** piece : {&keys, &values, &queries_t, &douts_t, &queries, &douts, &keys_t}) {
+      *piece = plan.Take<bf16>(size.rows * size.cols);
+    }
+    p = plan.Take<bf16>(kBlock * size.rows);
+    ds = plan.Take<bf16>(kBlock * size.rows);
+    ds_right = plan.Take<bf16>(group * kBlock * size.rows);
+    scores = plan.Take<float>(kBlock * kBlock);
+    dp = plan.Take<float>(kBlock * kBlock);
+    mask = plan.Take<float>(kBlock * kBlock);
+    shifts = plan.Take<float>(size.rows);
+    deltas = plan.Take<float>(size.rows);
+    dkeys = plan.Take<float>(kBlock * size.cols);
+    dqueries_t = plan.Take<float>(size.cols * dq_stride());
+  }
+
+  bool Pack();
+  void FillMask(size_t key, size_t block);
+  void Probabilities(size_t key, size_t block);
+  void KeyBlock(size_t key);
+  void UpdateQueries(size_t first_key, size_t end_key);
+};
+
+float Dot(const bf16* a, const bf16* b, size_t count) {
+  __m512 sum = _mm512_setzero_ps();
+  for (size_t i = 0; i < count; i += 16) {
+    const __mmask16 lanes = LowLanes(count - i);
+    const __m512i x = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, a + i));
+    const __m512i y = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, b + i));
+    sum = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(x, 16)),
+                          _mm512_castsi512_ps(_mm512_slli_epi32(y, 16)), sum);
+  }
+  return _mm512_reduce_add_ps(sum);
+}
+
+// Packs all operands; false where a value is not finite.
+bool Backward::Pack() {
+  const auto pack = [&](const bf16* from, int64_t stride, bf16* to) {
+    return amx::PackPadded(from, static_cast<size_t>(stride), size.length, size.head_size,
+                           size.rows, size.cols, to);
+  };
+  if (!pack(head.k, head.stride, keys)) return false;
+  amx::PackTransposedRight(keys, size.rows, size.cols, queries_t);  // on the way to keys_t
+  amx::PackTransposedLeft(queries_t, size.rows, size.cols, keys_t);
+  if (!pack(head.q, head.stride, values)) return false;  // on the way to queries
+  amx::PackTransposedRight(values, size.rows, size.cols, queries_t);
+  amx::PackRight(values, size.rows, size.cols, queries);
+  if (!pack(gradients.dout, head.out_stride, values)) return false;  // on the way to douts
+  amx::PackTransposedRight(values, size.rows, size.cols, douts_t);
+  amx::PackRight(values, size.rows, size.cols, douts);
+  if (!pack(head.v, head.stride, values)) return false;
+  for (size_t row = 0; row < size.length; ++row) {
+    const size_t at = row * static_cast<size_t>(head.out_stride);
+    deltas[row] = Dot(gradients.out + at, gradients.dout + at, size.head_size);
+    shifts[row] = gradients.lse[row] * std::numbers::log2e_v<float>;
+  }
+  std::fill(deltas + size.length, deltas + size.rows, 0.0f);
+  std::fill(shifts + size.length, shifts + size.rows, kNoProbability);
+  return true;
+}
+
+void Backward::FillMask(size_t key, size_t block) {
+  float row_mask[kBlock];
+  for (size_t i = 0; i < kBlock; ++i) {
+    const size_t row = block * kBlock + i;
+    head.dropout.FillScales(head.dropout_index + row * size.length + key * kBlock, kBlock,
+                            row_mask);
+    for (size_t j = 0; j < kBlock; ++j) mask[j * kBlock + i] = row_mask[j];
+  }
+}
+
+// From scores and dp of 32 keys x 32 rows: the tiles of p^T and ds^T.
+void Backward::Probabilities(size_t key, size_t block) {
+  alignas(64) static constexpr uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                                    37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                                    11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i low_index = _mm512_load_si512(kLow);
+  const __m512i high_index = _mm512_add_epi16(low_index, _mm512_set1_epi16(16));
+  const float c = static_cast<float>(std::numbers::log2e / std::sqrt(double(size.head_size)));
+  const __m512 factor = _mm512_set1_ps(c);
+  const __m512 shift0 = _mm512_loadu_ps(shifts + block * kBlock);
+  const __m512 shift1 = _mm512_loadu_ps(shifts + block * kBlock + 16);
+  const __m512 delta0 = _mm512_loadu_ps(deltas + block * kBlock);
+  const __m512 delta1 = _mm512_loadu_ps(deltas + block * kBlock + 16);
+  const bool dropout = head.dropout.enabled();
+  bf16* const right = ds_right + (key % group * 2 * size.blocks + 2 * block) * kTileElements;
+  for (size_t j = 0; j < kBlock; j += 2) {
+    __m512i rounded[2];
+    for (size_t k = 0; k < 2; ++k) {
+      const size_t at = (j + k) * kBlock;
+      // On the diagonal row i sees key j only where i >= j.
+      const uint32_t seen = key == block ? ~uint32_t{0} << (j + k) : ~uint32_t{0};
+      const __mmask16 seen0 = static_cast<__mmask16>(seen);
+      const __mmask16 seen1 = static_cast<__mmask16>(seen >> 16);
+      __m512 p0 = Exp2(_mm512_fmsub_ps(_mm512_loadu_ps(scores + at), factor, shift0));
+      __m512 p1 = Exp2(_mm512_fmsub_ps(_mm512_loadu_ps(scores + at + 16), factor, shift1));
+      p0 = _mm512_maskz_mov_ps(seen0, p0);
+      p1 = _mm512_maskz_mov_ps(seen1, p1);
+      __m512 dp0 = _mm512_loadu_ps(dp + at), dp1 = _mm512_loadu_ps(dp + at + 16);
+      __m512 dropped0 = p0, dropped1 = p1;
+      if (dropout) {
+        const __m512 mask0 = _mm512_loadu_ps(mask + at), mask1 = _mm512_loadu_ps(mask + at + 16);
+        dropped0 = _mm512_mul_ps(p0, mask0);
+        dropped1 = _mm512_mul_ps(p1, mask1);
+        dp0 = _mm512_mul_ps(dp0, mask0);
+        dp1 = _mm512_mul_ps(dp1, mask1);
+      }
+      const __m512 ds0 = _mm512_mul_ps(p0, _mm512_sub_ps(dp0, delta0));
+      const __m512 ds1 = _mm512_mul_ps(p1, _mm512_sub_ps(dp1, delta1));
+      rounded[k] = ToBf16(ds0, ds1);
+      const size_t tile = ((j + k) / 16 * size.blocks + block) * kTileElements + (j + k) % 16 * 32;
+      _mm512_storeu_si512(p + tile, ToBf16(dropped0, dropped1));
+      _mm512_storeu_si512(ds + tile, rounded[k]);
+    }
+    bf16* const pair = right + j / 2 * 32;
+    _mm512_storeu_si512(pair, _mm512_permutex2var_epi16(rounded[0], low_index, rounded[1]));
+    _mm512_storeu_si512(pair + kTileElements,
+                        _mm512_permutex2var_epi16(rounded[0], high_index, rounded[1]));
+  }
+}
+
+// dk and dv of 32 keys; leaves their ds^T in ds_right.
+void Backward::KeyBlock(size_t key) {
+  const size_t first = key * kBlock, steps = size.cols / 32;
+  const size_t count = std::min(kBlock, size.length - first);
+  for (const bf16* rows : {head.q, head.k, head.v}) {
+    FetchNext(head, rows, head.stride, first, count);
+  }
+  for (const bf16* rows : {gradients.out, gradients.dout}) {
+    FetchNext(head, rows, head.out_stride, first, count);
+  }
+  const amx::LeftTiles k{keys + first * size.cols, 16 * size.cols, size.cols, 32};
+  const amx::LeftTiles v{values + first * size.cols, 16 * size.cols, size.cols, 32};
+  const size_t row_tiles = steps * kTileElements;
+  for (size_t block = key; block < size.blocks; ++block) {
+    amx::Multiply(k, {queries_t + 2 * block * row_tiles, row_tiles, kTileElements}, steps, false,
+                  scores, kBlock);
+    amx::Multiply(v, {douts_t + 2 * block * row_tiles, row_tiles, kTileElements}, steps, false, dp,
+                  kBlock);
+    if (head.dropout.enabled()) FillMask(key, block);
+    Probabilities(key, block);
+  }
+  const size_t stride = static_cast<size_t>(head.stride),
+               col_tiles = size.cols / 16 * kTileElements;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(size.head_size)), one = 1.0f;
+  const auto product = [&](const bf16* left, const bf16* right, const float& factor, bf16* to) {
+    for (size_t col = 0; col < size.cols; col += 32) {
+      amx::Multiply({left + key * kTileElements, size.blocks * kTileElements, 32, kTileElements},
+                    {right + key * col_tiles + col / 16 * kTileElements, kTileElements, col_tiles},
+                    size.blocks - key, false, dkeys + col, size.cols);
+    }
+    amx::StoreRows(dkeys, size.cols, count, size.head_size, &factor, 0, to + first * stride,
+                   stride);
+  };
+  product(p, douts, one, gradients.dv);
+  product(ds, queries, scale, gradients.dk);
+}
+
+// dq^T += k^T ds^T over the blocks of keys [first_key, end_key), which begin a group.
+void Backward::UpdateQueries(size_t first_key, size_t end_key) {
+  const size_t right_step = 2 * size.blocks * kTileElements;
+  for (size_t block = first_key; block < size.blocks; ++block) {
+    const size_t end = std::min(end_key, block + 1);
+    for (size_t col = 0; col < size.cols; col += 32) {
+      amx::Multiply({keys_t + (col / 16 * size.blocks + first_key) * kTileElements,
+                     size.blocks * kTileElements, 32, kTileElements},
+                    {ds_right + 2 * block * kTileElements, kTileElements, right_step},
+                    end - first_key, first_key > 0, dqueries_t + col * dq_stride() + block * kBlock,
+                    dq_stride());
+    }
+  }
+}
+
+}  // namespace
+
+bool AttentionHeadBackwardAmx(const AttentionHead<bf16>& head,
+                              const AttentionHeadGradients<bf16>& gradients) {
+  Backward pass(head, gradients);
+  if (!pass.Pack()) return false;
+  const amx::TileScope tiles;
+  const size_t blocks = pass.size.blocks;
+  for (size_t first = 0; first < blocks; first += pass.group) {
+    const size_t end = std::min(blocks, first + pass.group);
+    for (size_t key = first; key < end; ++key) pass.KeyBlock(key);
+    pass.UpdateQueries(first, end);
+  }
+  amx::StoreTransposed(pass.dqueries_t, pass.dq_stride(), pass.size.length, pass.size.head_size,
+                       1.0f / std::sqrt(static_cast<float>(pass.size.head_size)), gradients.dq,
+                       static_cast<size_t>(head.stride));
+  return true;
+}
+
+}  // namespace denseformer
+DF_END_AVX512_BF16
