@@ -1,7 +1,12 @@
 # Everything comes from Debian's packages (scripts/packages lists them); nothing is downloaded here.
 set(DF_REQUIRED REQUIRED)
 set(DF_OPENMP ${DENSEFORMER_OPENMP})
+set(DF_MPI ${DENSEFORMER_MPI})
 include(LinkDependencies)
+if(DENSEFORMER_MPI AND NOT MPI_FOUND)
+  message(STATUS "MPI not found: one process only")
+  set(DENSEFORMER_MPI OFF)
+endif()
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 pkg_check_modules(LIBEDIT REQUIRED IMPORTED_TARGET libedit)
