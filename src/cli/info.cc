@@ -9,6 +9,7 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/pipeline_table.h"
 #include "denseformer/depth_pattern.h"
 #include "io/run_directory.h"
 #include "model/config_fields.h"
@@ -26,6 +27,7 @@ struct ModelInfoOptions {
   std::string run, preset, dwa, precision = "auto";
   bool gains = false, verify = false, recompute = false;
   int64_t batch_size = 8, length = 0;
+  int pipeline = 0;
 };
 
 DType ComputeOf(const std::string& precision) {
@@ -188,10 +190,20 @@ void Info(const ModelInfoOptions& options, const CommonOptions& common) {
     return;
   }
   const Described described = Describe(options);
+  const int stages = options.pipeline;
   if (common.json) {
-    PrintJson(ToJson(described));
-  } else {
-    PrintTable(described);
+    Json json = ToJson(described);
+    if (stages > 0) {
+      json["pipeline"] =
+          PipelineToJson(described.config, described.pattern, stages, described.compute);
+    }
+    PrintJson(json);
+    return;
+  }
+  PrintTable(described);
+  if (stages > 0) {
+    Print("\n");
+    PrintPipeline(described.config, described.pattern, stages, described.compute);
   }
 }
 
@@ -217,6 +229,9 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
       ->capture_default_str();
   app.add_flag("--recompute", options->recompute,
                "For the memory: training computes activations again (train --recompute)");
+  app.add_option("--pipeline", options->pipeline,
+                 "Also what would cross the cuts between this many stages of blocks")
+      ->check(WholeNumber(1));
   app.add_flag("--verify", options->verify, "Check every byte of the run against its hashes");
   app.footer(
       "Examples:\n"

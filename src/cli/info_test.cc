@@ -143,6 +143,24 @@ TEST(InfoTest, MemoryOfTrainingIsWithinTenPercent) {
   }
 }
 
+TEST(InfoTest, PipelineShowsWhatCrossesTheCuts) {
+  const Json json =
+      InfoJson({"--preset", "paper-48", "--dwa", "4x5", "--pipeline", "4", "--precision", "fp32"});
+  std::vector<int> tensors, bytes;
+  for (const Json& cut : json["pipeline"]["cuts"]) {
+    tensors.push_back(cut["tensors"].get<int>());
+    bytes.push_back(cut["bytes_per_token"].get<int>());
+  }
+  EXPECT_EQ(tensors, (std::vector<int>{7, 5, 2}));
+  EXPECT_EQ(bytes, (std::vector<int>{4 * 768 * 8, 4 * 768 * 6, 4 * 768 * 3}));
+  const ProgramResult table =
+      RunProgram({"info", "--preset", "paper-48", "--dwa", "1x1", "--pipeline", "4"});
+  EXPECT_TRUE(Contains(table.out, "pipeline of 4 stages")) << table.out;
+  const ProgramResult wrong = RunProgram({"info", "--preset", "test", "--pipeline", "99"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(Contains(wrong.err, "pipeline: got 99 stages, expected 1 to")) << wrong.err;
+}
+
 TEST(InfoTest, TableAndPicture) {
   const ProgramResult result = RunProgram({"info", "--preset", "test", "--dwa", "2x2"});
   EXPECT_EQ(result.status, 0);
