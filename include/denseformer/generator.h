@@ -29,12 +29,15 @@ struct SamplingOptions {
   double top_p = 1;  // only the most probable tokens that together have this probability
   double min_p = 0;  // only tokens with at least this share of the largest probability
   uint64_t seed = 0;
+
+  // Throws Error (kUsage) that names the field, its value and what would be right.
+  void Validate() const;
 };
 
 // What happens when prompt and text reach the model's longest sequence.
 enum class ContextPolicy {
   kStop,   // the text ends (finish reason kContext); a longer prompt is an error
-  kSlide,  // the older half of the window is dropped and the rest encoded anew; costs one pass each
+  kSlide,  // the older half of the window is dropped and the rest computed again; one pass each
            // time
 };
 
@@ -51,7 +54,14 @@ struct GenerateOptions {
   void Validate() const;
 };
 
-enum class FinishReason { kLength, kStop, kEndOfText, kContext, kCancelled };
+enum class FinishReason {
+  kLength,     // max_tokens were generated
+  kStop,       // a stop string
+  kEndOfText,  // the end-of-text token
+  kContext,    // the model's longest sequence
+  kCancelled,  // by the caller
+  kFailed,     // an error of this sequence (engine.h); a Generator throws it instead
+};
 const char* FinishReasonName(FinishReason reason);
 
 struct TokenProbability {
@@ -68,7 +78,7 @@ struct GeneratedToken {
 struct Generation {
   std::string text;             // without the prompt, and without the stop string that ended it
   std::vector<int32_t> tokens;  // all generated ids, the last one included
-  std::vector<GeneratedToken> logprobs;  // one a token, where asked for
+  std::vector<GeneratedToken> logprobs;  // one per token, where asked for
   FinishReason finish = FinishReason::kLength;
   int prompt_tokens = 0;
 };

@@ -1,22 +1,21 @@
 #include "model/decode.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "kernels/attention/attention_decode.h"
-#include "kernels/rotary.h"
 #include "model/passes.h"
 
 namespace denseformer {
 namespace {
 
-void CheckSequence(const Model& model, const DecodeSequence& sequence, const KvCache& cache) {
-  DF_CHECK(sequence.slot >= 0 && sequence.slot < cache.slots() && !sequence.tokens.empty());
-  const int64_t length = cache.length(sequence.slot);
-  if (length + static_cast<int64_t>(sequence.tokens.size()) > cache.capacity()) {
+void CheckSequence(const Model& model, const DecodeSequence& sequence) {
+  DF_CHECK(sequence.cache != nullptr && !sequence.tokens.empty());
+  const int64_t length = sequence.cache->length();
+  if (length + static_cast<int64_t>(sequence.tokens.size()) > model.config().seq_len) {
     Throw(ErrorCode::kInvalid,
           "sequence of {} tokens and {} new ones: expected at most {} together", length,
-          sequence.tokens.size(), cache.capacity());
+          sequence.tokens.size(), model.config().seq_len);
   }
   for (size_t n = 0; n < sequence.tokens.size(); ++n) {
     const int32_t token = sequence.tokens[n];
@@ -40,41 +39,45 @@ Activations DecodeActivations(const Model& model, int64_t rows) {
   return Activations(model, rows, /*max_length=*/1, ModelUse::kInference);
 }
 
-void Decode(const Model& model, std::span<const DecodeSequence> sequences, KvCache& cache,
-            Activations& a, const Tensor& logits) {
-  const int heads = model.config().n_head;
+void Decode(const Model& model, std::span<const DecodeSequence> sequences,
+            std::span<const int64_t> rows, Activations& a, LogitsSink sink) {
   std::vector<int32_t> tokens;
   std::vector<DecodeQuery> queries;
+  for (const DecodeSequence& sequence : sequences) CheckSequence(model, sequence);
   for (const DecodeSequence& sequence : sequences) {
-    CheckSequence(model, sequence, cache);
-    queries.push_back({static_cast<int64_t>(tokens.size()),
-                       static_cast<int64_t>(sequence.tokens.size()), cache.length(sequence.slot),
-                       Tensor(), Tensor()});
+    const int64_t count = static_cast<int64_t>(sequence.tokens.size());
+    sequence.cache->Reserve(sequence.cache->length() + count);
+    queries.push_back({static_cast<int64_t>(tokens.size()), count, sequence.cache->length(),
+                       sequence.cache->pages()});
     tokens.insert(tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
   }
+  if (tokens.empty()) return;
   a.SetShape(static_cast<int64_t>(tokens.size()), 1);
+  const KvPool& pool = sequences.front().cache->pool();
   const auto attend = [&](int i, BlockActivations& b) {
     LinearForward(b.ln_1, model.packed(i).qkv, model.tensors().blocks[i - 1].qkv_bias, b.qkv);
-    for (size_t s = 0; s < queries.size(); ++s) {
-      DecodeQuery& query = queries[s];
-      query.keys = cache.keys(i, sequences[s].slot);
-      query.values = cache.values(i, sequences[s].slot);
-      const Tensor rows = b.qkv.Rows(query.row, query.count);
-      RotaryForward(cache.rotary().Rows(query.start, query.count), heads,
-                    rows.Reshape({1, query.count, rows.cols()}));
-    }
-    AttentionDecode(b.qkv.Reshape({a.rows(), b.qkv.cols()}), heads, queries,
-                    b.attention.Reshape({a.rows(), b.attention.cols()}));
+    AttentionDecode({.qkv = b.qkv.Reshape({a.rows(), b.qkv.cols()}),
+                     .heads = model.config().n_head,
+                     .rotary = pool.rotary(),
+                     .page_offset = pool.BlockOffset(i),
+                     .queries = queries,
+                     .out = b.attention.Reshape({a.rows(), b.attention.cols()})});
   };
   ForwardRows(model, tokens, DropoutOptions(), attend, a, {});
-  // Only the last token of each sequence has a successor to predict. Rows move towards the front,
-  // so none is overwritten before it is read.
-  for (size_t s = 0; s < queries.size(); ++s) {
-    CopyRow(a.ln_f, queries[s].row + queries[s].count - 1, a.ln_f, static_cast<int64_t>(s));
-    cache.SetLength(sequences[s].slot, queries[s].start + queries[s].count);
+  for (const DecodeSequence& sequence : sequences) {
+    sequence.cache->SetLength(sequence.cache->length() +
+                              static_cast<int64_t>(sequence.tokens.size()));
   }
-  LinearForward(a.ln_f.Rows(0, static_cast<int64_t>(sequences.size())), model.packed_head(),
-                Tensor(), logits);
+  // The chosen rows move to the front, so none is overwritten before it is read.
+  const int64_t chosen = static_cast<int64_t>(rows.size());
+  for (int64_t r = 0; r < chosen; ++r) CopyRow(a.ln_f, rows[static_cast<size_t>(r)], a.ln_f, r);
+  const int64_t chunk = a.logits.rows();
+  for (int64_t first = 0; first < chosen; first += chunk) {
+    const int64_t n = std::min(chunk, chosen - first);
+    const Tensor logits = a.logits.Rows(0, n);
+    LinearForward(a.ln_f.Rows(first, n), model.packed_head(), Tensor(), logits);
+    sink(first, logits);
+  }
 }
 
 }  // namespace denseformer

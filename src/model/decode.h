@@ -1,30 +1,36 @@
-// Passes on a KV cache: a few new tokens of several sequences, each at its own length.
+// The pass on a KV cache: new tokens of several sequences, each at its own length.
 #ifndef DENSEFORMER_MODEL_DECODE_H_
 #define DENSEFORMER_MODEL_DECODE_H_
 
 #include <cstdint>
 #include <span>
 
+#include "base/function_ref.h"
 #include "model/activations.h"
 #include "model/kv_cache.h"
 #include "model/model.h"
 
 namespace denseformer {
 
-// New tokens of the sequence in a slot; they stand behind what the slot holds.
+// New tokens of a sequence; they follow what its cache holds.
 struct DecodeSequence {
-  int slot = 0;
+  KvSequence* cache = nullptr;
   std::span<const int32_t> tokens;
 };
 
 // Activations for decode passes of up to `rows` new tokens together.
 Activations DecodeActivations(const Model& model, int64_t rows);
 
-// Adds the tokens of each sequence to its slot and gives the logits after the last of each: logits
-// [sequences, V] fp32. A slot may appear once. Throws Error (kInvalid) for a token outside the
-// vocabulary or a slot that would overflow; the cache is unchanged then.
-void Decode(const Model& model, std::span<const DecodeSequence> sequences, KvCache& cache,
-            Activations& activations, const Tensor& logits);
+// Logits exist for a chunk of rows at a time: called with consecutive chunks [n, V] of the chosen
+// rows, the first of which is number `first` among them. The tensor is reused for the next chunk.
+using LogitsSink = FunctionRef<void(int64_t first, const Tensor& logits)>;
+
+// Adds the tokens of each sequence to its cache and gives the logits after the chosen ones: `rows`
+// (ascending) number the tokens of all sequences in order. A sequence may appear once. Throws Error
+// (kInvalid) for a token outside the vocabulary or a sequence longer than the model's seq_len; the
+// caches are unchanged then.
+void Decode(const Model& model, std::span<const DecodeSequence> sequences,
+            std::span<const int64_t> rows, Activations& activations, LogitsSink sink);
 
 }  // namespace denseformer
 

@@ -88,6 +88,22 @@ void ExpectNear(std::span<const float> got, std::span<const float> expected, dou
   EXPECT_LE(worst, tolerance * largest) << what;
 }
 
+// The logits after the last new token of each sequence, [sequences, V].
+std::vector<float> LastLogits(const Model& model, std::span<const DecodeSequence> sequences,
+                              Activations& activations) {
+  std::vector<int64_t> rows;
+  int64_t end = 0;
+  for (const DecodeSequence& sequence : sequences) {
+    end += static_cast<int64_t>(sequence.tokens.size());
+    rows.push_back(end - 1);
+  }
+  std::vector<float> all;
+  Decode(model, sequences, rows, activations, [&](int64_t, const Tensor& logits) {
+    all.insert(all.end(), logits.f32(), logits.f32() + logits.count());
+  });
+  return all;
+}
+
 class DecodeVariants : public ::testing::TestWithParam<std::tuple<Variant, DType>> {};
 
 TEST_P(DecodeVariants, EveryPositionEqualsTheFullPass) {
@@ -97,15 +113,14 @@ TEST_P(DecodeVariants, EveryPositionEqualsTheFullPass) {
   const int64_t vocab = model.config().vocab_size;
   const std::vector<int32_t> tokens = RandomTokens(model, model.config().seq_len, 11);
   const std::vector<float> full = FullLogits(model, tokens);
-  KvCache cache(model, 1, model.config().seq_len);
+  KvPool pool(model.config(), compute, 2);
+  KvSequence cache(pool);
   Activations activations = DecodeActivations(model, 40);
-  std::vector<float> logits(vocab);
-  const Tensor out(logits.data(), {1, vocab});
   // A prompt of 5, then one by one, then a chunk of 4 and one by one again.
   for (size_t at = 0; at < tokens.size();) {
     const size_t count = at == 0 ? 5 : at == 12 ? 4 : 1;
-    const DecodeSequence sequence{0, std::span<const int32_t>(tokens).subspan(at, count)};
-    Decode(model, {&sequence, 1}, cache, activations, out);
+    const DecodeSequence sequence{&cache, std::span<const int32_t>(tokens).subspan(at, count)};
+    const std::vector<float> logits = LastLogits(model, {&sequence, 1}, activations);
     at += count;
     ExpectNear(logits, std::span<const float>(full).subspan((at - 1) * vocab, vocab), tolerance,
                std::string(variant.dwa) + " at " + std::to_string(at - 1));
@@ -120,18 +135,18 @@ TEST_P(DecodeVariants, SequencesOfDifferentLengthsTogether) {
   const int lengths[] = {3, 17, 1, 30};
   std::vector<std::vector<int32_t>> texts;
   for (int s = 0; s < 4; ++s) texts.push_back(RandomTokens(model, lengths[s] + 3, 20 + s));
-  KvCache cache(model, 4, model.config().seq_len);
+  KvPool pool(model.config(), compute, 8);
+  std::vector<KvSequence> caches;
+  for (int s = 0; s < 4; ++s) caches.emplace_back(pool);
   Activations activations = DecodeActivations(model, 64);
-  std::vector<float> logits(4 * vocab);
-  const Tensor out(logits.data(), {4, vocab});
   for (int step = 0; step < 4; ++step) {
     std::vector<DecodeSequence> sequences;
-    for (int s = 3; s >= 0; --s) {  // the order of the slots does not matter
+    for (int s = 3; s >= 0; --s) {  // the order of the sequences does not matter
       const std::span<const int32_t> text(texts[s]);
-      sequences.push_back(
-          {s, step == 0 ? text.first(lengths[s]) : text.subspan(lengths[s] + step - 1, 1)});
+      sequences.push_back({&caches[s], step == 0 ? text.first(lengths[s])
+                                                 : text.subspan(lengths[s] + step - 1, 1)});
     }
-    Decode(model, sequences, cache, activations, out);
+    const std::vector<float> logits = LastLogits(model, sequences, activations);
     for (int row = 0; row < 4; ++row) {
       const int s = 3 - row;
       const std::vector<float> full =
@@ -146,33 +161,66 @@ INSTANTIATE_TEST_SUITE_P(All, DecodeVariants,
                          ::testing::Combine(::testing::ValuesIn(kVariants),
                                             ::testing::Values(DType::kF32, DType::kBF16)));
 
-TEST(KvCacheTest, ACopiedSlotGoesOnByItself) {
+TEST(KvCacheTest, ASharedPrefixGoesOnByItself) {
   const Model model = MakeModel({"1x1", false, false}, DType::kF32);
+  const std::vector<int32_t> tokens = RandomTokens(model, 40, 5);
+  const std::span<const int32_t> text(tokens);
+  for (int64_t common : {8, 32, 39}) {
+    KvPool pool(model.config(), DType::kF32, 4);
+    KvSequence first(pool), second(pool);
+    Activations activations = DecodeActivations(model, 64);
+    const DecodeSequence all{&first, text};
+    const std::vector<float> expected = LastLogits(model, {&all, 1}, activations);
+    second.Share(first, common);
+    EXPECT_EQ(pool.free_pages(), common == 32 ? 2 : 1);  // a full page is shared, the rest copied
+    if (common % kKvPageTokens != 0) {  // what the first computes next does not reach the second
+      first.SetLength(common);
+      const std::vector<int32_t> other = RandomTokens(model, 1, 6);
+      const DecodeSequence divergent{&first, other};
+      LastLogits(model, {&divergent, 1}, activations);
+    }
+    const DecodeSequence rest{&second, text.subspan(static_cast<size_t>(common))};
+    ExpectNear(LastLogits(model, {&rest, 1}, activations), expected, 1e-5, std::to_string(common));
+    second.SetLength(0);
+    first.SetLength(0);
+    EXPECT_EQ(pool.free_pages(), 4);
+  }
+}
+
+TEST(DecodeTest, LogitsOfChosenRows) {
+  const Model model = MakeModel({"2x1", false, false}, DType::kF32);
   const int64_t vocab = model.config().vocab_size;
-  const std::vector<int32_t> tokens = RandomTokens(model, 9, 5);
-  KvCache cache(model, 2, 20);
-  Activations activations = DecodeActivations(model, 16);
-  std::vector<float> a(vocab), b(vocab);
-  const DecodeSequence prompt{0, std::span<const int32_t>(tokens).first(8)};
-  Decode(model, {&prompt, 1}, cache, activations, Tensor(a.data(), {1, vocab}));
-  cache.CopySlot(0, 1);
-  const DecodeSequence first{0, std::span<const int32_t>(tokens).last(1)}, second{1, first.tokens};
-  Decode(model, {&first, 1}, cache, activations, Tensor(a.data(), {1, vocab}));
-  Decode(model, {&second, 1}, cache, activations, Tensor(b.data(), {1, vocab}));
-  EXPECT_EQ(a, b);
+  const std::vector<int32_t> a = RandomTokens(model, 9, 5), b = RandomTokens(model, 12, 6);
+  KvPool pool(model.config(), DType::kF32, 2);
+  KvSequence first(pool), second(pool);
+  Activations activations = DecodeActivations(model, 32);
+  const DecodeSequence sequences[] = {{&first, a}, {&second, b}};
+  const std::vector<int64_t> rows = {2, 3, 8, 9, 20};
+  const std::vector<float> full_a = FullLogits(model, a), full_b = FullLogits(model, b);
+  int64_t seen = 0;
+  Decode(model, sequences, rows, activations, [&](int64_t begin, const Tensor& logits) {
+    EXPECT_EQ(begin, seen);
+    for (int64_t r = 0; r < logits.rows(); ++r, ++seen) {
+      const int64_t row = rows[static_cast<size_t>(seen)];
+      const std::span<const float> expected =
+          row < 9 ? std::span<const float>(full_a).subspan(row * vocab, vocab)
+                  : std::span<const float>(full_b).subspan((row - 9) * vocab, vocab);
+      ExpectNear({logits.f32() + r * vocab, static_cast<size_t>(vocab)}, expected, 1e-5,
+                 std::to_string(row));
+    }
+  });
+  EXPECT_EQ(seen, 5);
 }
 
 TEST(DecodeErrors, NameTheTokenAndTheRoom) {
   const Model model = MakeModel({"none", false, false}, DType::kF32);
-  const int64_t vocab = model.config().vocab_size;
-  KvCache cache(model, 1, 4);
+  KvPool pool(model.config(), DType::kF32, 4);
+  KvSequence cache(pool);
   Activations activations = DecodeActivations(model, 8);
-  std::vector<float> logits(vocab);
-  const Tensor out(logits.data(), {1, vocab});
   auto message = [&](std::vector<int32_t> tokens) {
-    const DecodeSequence sequence{0, tokens};
+    const DecodeSequence sequence{&cache, tokens};
     try {
-      Decode(model, {&sequence, 1}, cache, activations, out);
+      LastLogits(model, {&sequence, 1}, activations);
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -180,8 +228,9 @@ TEST(DecodeErrors, NameTheTokenAndTheRoom) {
   };
   EXPECT_NE(message({1, 101}).find("token 101 at position 1: expected 0 to 100"),
             std::string::npos);
-  EXPECT_NE(message({1, 2, 3, 4, 5}).find("at most 4 together"), std::string::npos);
-  EXPECT_EQ(cache.length(0), 0);
+  EXPECT_NE(message(std::vector<int32_t>(41, 1)).find("at most 40 together"), std::string::npos);
+  EXPECT_EQ(cache.length(), 0);
+  EXPECT_EQ(pool.free_pages(), 4);
 }
 
 }  // namespace

@@ -109,25 +109,25 @@ struct DecodeVariant {
   DecodeVariant(const ModelConfig& config, const ModelBenchOptions& o)
       : model(config, o.compute, ModelUse::kInference),
         activations(DecodeActivations((Randomize(model), model), std::max<int64_t>(o.length, 1))),
-        cache(model, 1, config.seq_len),
-        logits(config.vocab_size),
+        pool(config, model.compute(), KvPagesFor(config.seq_len)),
+        cache(pool),
         cached(std::min<int64_t>(o.length, config.seq_len) - 1) {
     const std::vector<int32_t> prompt(std::max<int64_t>(cached, 1));
     Step(prompt);
   }
   void Step(std::span<const int32_t> tokens) {
-    const DecodeSequence sequence{0, tokens};
-    Decode(model, {&sequence, 1}, cache, activations,
-           Tensor(logits.data(), {1, static_cast<int64_t>(logits.size())}));
+    const DecodeSequence sequence{&cache, tokens};
+    const int64_t last = static_cast<int64_t>(tokens.size()) - 1;
+    Decode(model, {&sequence, 1}, {&last, 1}, activations, [](int64_t, const Tensor&) {});
   }
   void Run() {
-    cache.SetLength(0, cached);
+    cache.SetLength(cached);
     Step(token);
   }
   Model model;
   Activations activations;
-  KvCache cache;
-  std::vector<float> logits;
+  KvPool pool;
+  KvSequence cache;
   int64_t cached;
   std::vector<int32_t> token{1};
 };

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "base/parallel.h"
 #include "base/random.h"
+#include "kernels/rotary.h"
 
 namespace denseformer {
 namespace {
@@ -16,7 +18,7 @@ struct Sequence {
   int64_t start, count;
 };
 
-// Sequences with caches of their own; rows [0, start) of each cache are filled.
+// Sequences with caches of their own; positions [0, start) of each cache are filled.
 template <class E>
 struct Batch {
   Batch(int64_t heads_in, int64_t head_size_in, std::vector<Sequence> sequences_in)
@@ -27,64 +29,110 @@ struct Batch {
       for (E& value : values) value = E(random.Normal());
       return values;
     };
-    int64_t rows = 1;  // row 0 belongs to nobody
+    int64_t positions = 1;
     for (const Sequence& s : sequences) {
-      const int64_t capacity = s.start + s.count + 3;
-      keys.push_back(normal(heads * capacity * head_size));
-      values.push_back(normal(heads * capacity * head_size));
-      const Shape shape{heads, capacity, head_size};
-      queries.push_back({.row = rows,
-                         .count = s.count,
-                         .start = s.start,
-                         .keys = Tensor(keys.back().data(), shape),
-                         .values = Tensor(values.back().data(), shape)});
+      // What stands before position 0 of the page's memory, and beyond the tokens, is not a number:
+      // it must not reach any result.
+      const int64_t count = (s.start + s.count + kKvPageTokens - 1) / kKvPageTokens;
+      for (int64_t n = 0; n < count; ++n) {
+        std::vector<E>& page = memory.emplace_back(PageElements() + kOffset, E(NAN));
+        pointers.push_back(reinterpret_cast<std::byte*>(page.data()));
+      }
+      pages.push_back(count);
+      positions = std::max(positions, s.start + s.count);
+      // A first pass stores the tokens before `start`.
+      old.push_back(normal(s.start * 3 * width()));
       rows += s.count;
     }
+    table.resize(static_cast<size_t>(positions * head_size));
+    rotary = Tensor(table.data(), {positions, head_size});
+    FillRotaryTable(10000, rotary);
     qkv = normal(rows * 3 * width());
     out.assign(static_cast<size_t>(rows * width()), E(7.0f));
-  }
-
-  int64_t width() const { return heads * head_size; }
-  int64_t rows() const { return static_cast<int64_t>(out.size()) / width(); }
-  // Row `position` of k (part 1) or v (2) of sequence n: from the cache, or from the new tokens.
-  double At(size_t n, int64_t part, int64_t head, int64_t position, int64_t e) const {
-    const DecodeQuery& query = queries[n];
-    if (position < query.start) {
-      const std::vector<E>& cache = part == 1 ? keys[n] : values[n];
-      const int64_t capacity = query.keys.shape()[1];
-      return static_cast<float>(cache[(head * capacity + position) * head_size + e]);
+    for (size_t n = 0; n < sequences.size(); ++n) {
+      const int64_t start = sequences[n].start;
+      std::vector<E> ignored(static_cast<size_t>(start * width()));
+      if (start == 0) continue;
+      const DecodeQuery query{0, start, 0, Pages(n)};
+      Attend(Tensor(old[n].data(), {start, 3 * width()}), {&query, 1},
+             Tensor(ignored.data(), {start, width()}));
     }
-    const int64_t row = query.row + position - query.start;
-    return static_cast<float>(qkv[(row * 3 + part) * width() + head * head_size + e]);
-  }
-  void Run() {
-    AttentionDecode(Tensor(qkv.data(), {rows(), 3 * width()}), heads, queries,
-                    Tensor(out.data(), {rows(), width()}));
   }
 
-  int64_t heads, head_size;
+  static constexpr int64_t kOffset = 64;  // elements before the block in a page
+  int64_t width() const { return heads * head_size; }
+  size_t PageElements() const {
+    return KvPageBlockBytes(heads, head_size, DTypeOf<E>::value) / sizeof(E);
+  }
+  std::span<std::byte* const> Pages(size_t n) const {
+    int64_t begin = 0;
+    for (size_t before = 0; before < n; ++before) begin += pages[before];
+    return std::span<std::byte* const>(pointers).subspan(static_cast<size_t>(begin),
+                                                         static_cast<size_t>(pages[n]));
+  }
+  int64_t FirstRow(size_t n) const {
+    int64_t row = 1;  // row 0 belongs to no sequence
+    for (size_t before = 0; before < n; ++before) row += sequences[before].count;
+    return row;
+  }
+  // New tokens [begin, end) of sequence n.
+  DecodeQuery Query(size_t n, int64_t begin, int64_t end) const {
+    return {FirstRow(n) + begin, end - begin, sequences[n].start + begin, Pages(n)};
+  }
+  // Element e of q (part 0), k (1) or v (2) at a position of sequence n, q and k rotated.
+  double At(size_t n, int64_t part, int64_t head, int64_t position, int64_t e) const {
+    const int64_t start = sequences[n].start;
+    const std::vector<E>& from = position < start ? old[n] : qkv;
+    const int64_t row = position < start ? position : FirstRow(n) + position - start;
+    const E* const x = from.data() + (row * 3 + part) * width() + head * head_size;
+    if (part == 2) return static_cast<float>(x[e]);
+    const float cosine = table[position * head_size + e / 2 * 2];
+    const float sine = table[position * head_size + e / 2 * 2 + 1];
+    const double a = static_cast<float>(x[e / 2 * 2]), b = static_cast<float>(x[e / 2 * 2 + 1]);
+    const double turned = e % 2 == 0 ? a * cosine - b * sine : b * cosine + a * sine;
+    return part == 1 ? static_cast<float>(E(static_cast<float>(turned))) : turned;
+  }
+  void Attend(const Tensor& from, std::span<const DecodeQuery> queries, const Tensor& to) {
+    AttentionDecode({.qkv = from,
+                     .heads = heads,
+                     .rotary = rotary,
+                     .page_offset = kOffset * sizeof(E),
+                     .queries = queries,
+                     .out = to});
+  }
+  void Run(std::span<const DecodeQuery> queries) {
+    Attend(Tensor(qkv.data(), {rows, 3 * width()}), queries, Tensor(out.data(), {rows, width()}));
+  }
+  void RunAll() {
+    std::vector<DecodeQuery> queries;
+    for (size_t n = 0; n < sequences.size(); ++n)
+      queries.push_back(Query(n, 0, sequences[n].count));
+    Run(queries);
+  }
+
+  int64_t heads, head_size, rows = 1;
   std::vector<Sequence> sequences;
-  std::vector<std::vector<E>> keys, values;
-  std::vector<DecodeQuery> queries;
+  std::vector<std::vector<E>> memory, old;
+  std::vector<std::byte*> pointers;
+  std::vector<int64_t> pages;
+  std::vector<float> table;
+  Tensor rotary;
   std::vector<E> qkv, out;
 };
 
 template <class E>
 void ExpectTheFormula(Batch<E>& batch, double tolerance) {
-  const Batch<E> before = batch;
-  batch.Run();
-  for (size_t n = 0; n < batch.queries.size(); ++n) {
-    const DecodeQuery& query = batch.queries[n];
+  batch.RunAll();
+  for (size_t n = 0; n < batch.sequences.size(); ++n) {
     for (int64_t h = 0; h < batch.heads; ++h) {
-      for (int64_t t = 0; t < query.count; ++t) {
-        const int64_t position = query.start + t;
+      for (int64_t t = 0; t < batch.sequences[n].count; ++t) {
+        const int64_t position = batch.sequences[n].start + t;
         std::vector<double> p;
         double sum = 0, max = -std::numeric_limits<double>::infinity();
         for (int64_t j = 0; j <= position; ++j) {
           double s = 0;
           for (int64_t e = 0; e < batch.head_size; ++e) {
-            const int64_t at = (query.row + t) * 3 * batch.width() + h * batch.head_size + e;
-            s += static_cast<float>(before.qkv[at]) * before.At(n, 1, h, j, e);
+            s += batch.At(n, 0, h, position, e) * batch.At(n, 1, h, j, e);
           }
           p.push_back(s / std::sqrt(static_cast<double>(batch.head_size)));
           max = std::max(max, p.back());
@@ -93,65 +141,79 @@ void ExpectTheFormula(Batch<E>& batch, double tolerance) {
         for (int64_t e = 0; e < batch.head_size; ++e) {
           double expected = 0;
           for (int64_t j = 0; j <= position; ++j) {
-            expected += p[j] / sum * before.At(n, 2, h, j, e);
+            expected += p[static_cast<size_t>(j)] / sum * batch.At(n, 2, h, j, e);
           }
-          const int64_t at = (query.row + t) * batch.width() + h * batch.head_size + e;
-          ASSERT_NEAR(static_cast<float>(batch.out[at]), expected, tolerance)
+          const int64_t at = (batch.FirstRow(n) + t) * batch.width() + h * batch.head_size + e;
+          ASSERT_NEAR(static_cast<float>(batch.out[static_cast<size_t>(at)]), expected, tolerance)
               << "sequence " << n << " head " << h << " token " << t;
-          // The caches now hold the new tokens, and nothing else changed.
-          const int64_t in_cache = (h * query.keys.shape()[1] + position) * batch.head_size + e;
-          ASSERT_EQ(static_cast<float>(batch.keys[n][in_cache]), before.At(n, 1, h, position, e));
-          ASSERT_EQ(static_cast<float>(batch.values[n][in_cache]), before.At(n, 2, h, position, e));
         }
       }
     }
   }
   for (int64_t e = 0; e < batch.width(); ++e) {
-    ASSERT_EQ(static_cast<float>(batch.out[e]), 7.0f) << "row of nobody";
+    ASSERT_EQ(static_cast<float>(batch.out[static_cast<size_t>(e)]), 7.0f)
+        << "a row of no sequence was written";
   }
 }
 
-// One token, several, and enough of them for the kernel of whole blocks; empty and filled caches.
+// One token, several, and chunks over several pages; empty and filled caches.
 const std::vector<Sequence> kSequences = {{0, 1}, {1, 1}, {40, 1}, {7, 3}, {0, 40}, {37, 45}};
 
 TEST(AttentionDecode, Fp32IsTheFormula) {
-  for (int64_t head_size : {1, 5, 32, 64, 72, 128}) {
+  for (int64_t head_size : {2, 6, 32, 64, 72, 128}) {
     SCOPED_TRACE(head_size);
     Batch<float> batch(3, head_size, kSequences);
-    ExpectTheFormula(batch, 2e-6);
+    ExpectTheFormula(batch, 4e-6);
   }
 }
 
 TEST(AttentionDecode, Bf16IsTheFormula) {
-  for (int64_t head_size : {1, 5, 32, 64, 72, 128}) {
+  for (int64_t head_size : {2, 6, 32, 64, 72, 128}) {
     SCOPED_TRACE(head_size);
     Batch<bf16> batch(3, head_size, kSequences);
     ExpectTheFormula(batch, 0x1p-6);
   }
 }
 
-// What a sequence gets does not depend on its company or on the threads.
-TEST(AttentionDecode, SameBitsAloneAndTogether) {
-  Batch<float> together(2, 64, kSequences);
-  Batch<float> alone = together;
-  for (size_t n = 0; n < alone.queries.size(); ++n) {
-    alone.queries[n].keys = Tensor(alone.keys[n].data(), together.queries[n].keys.shape());
-    alone.queries[n].values = Tensor(alone.values[n].data(), together.queries[n].values.shape());
-  }
-  together.Run();
+template <class E>
+std::vector<float> Values(const std::vector<E>& values) {
+  std::vector<float> floats;
+  for (const E& value : values) floats.push_back(static_cast<float>(value));
+  return floats;
+}
+
+// What a token gets does not depend on the other sequences of the call, on the tokens that come in
+// the same chunk, or on the threads.
+template <class E>
+void ExpectSameBitsAloneAndTogether() {
+  Batch<E> together(2, 64, kSequences), one_by_one(2, 64, kSequences), chunks(2, 64, kSequences);
+  together.RunAll();
   const int threads = NumThreads();
   SetNumThreads(1);
-  for (const DecodeQuery& query : alone.queries) {
-    AttentionDecode(Tensor(alone.qkv.data(), {alone.rows(), 3 * alone.width()}), alone.heads,
-                    {&query, 1}, Tensor(alone.out.data(), {alone.rows(), alone.width()}));
+  for (size_t n = 0; n < kSequences.size(); ++n) {
+    const int64_t count = kSequences[n].count;
+    for (int64_t t = 0; t < count; ++t) {
+      const DecodeQuery query = one_by_one.Query(n, t, t + 1);
+      one_by_one.Run({&query, 1});
+    }
+    for (int64_t t = 0; t < count; t += 7) {
+      const DecodeQuery query = chunks.Query(n, t, std::min(count, t + 7));
+      chunks.Run({&query, 1});
+    }
   }
   SetNumThreads(threads);
-  EXPECT_EQ(together.out, alone.out);
+  EXPECT_EQ(Values(together.out), Values(one_by_one.out));
+  EXPECT_EQ(Values(together.out), Values(chunks.out));
+}
+
+TEST(AttentionDecode, SameBitsAloneAndTogether) {
+  ExpectSameBitsAloneAndTogether<float>();
+  ExpectSameBitsAloneAndTogether<bf16>();
 }
 
 TEST(AttentionDecode, NoSequencesIsNoWork) {
   Batch<float> batch(2, 8, {});
-  batch.Run();
+  batch.RunAll();
   EXPECT_EQ(batch.out[0], 7.0f);
 }
 

@@ -1,0 +1,28 @@
+// Small models for the tests of this folder. No part of the library.
+#ifndef DENSEFORMER_INFER_TESTING_H_
+#define DENSEFORMER_INFER_TESTING_H_
+
+#include <utility>
+
+#include "infer/language_model.h"
+
+namespace denseformer::testing {
+
+// A model of bytes with random weights that are far from uniform, so that greedy and sampled texts
+// differ.
+inline LanguageModel ByteModel(const char* dwa = "1x1", int seq_len = 48,
+                               DType compute = DType::kF32) {
+  ModelConfig config = ModelConfig::Preset("test");
+  config.seq_len = seq_len;
+  config.vocab_size = 320;  // more rows than the 257 tokens
+  config.dwa = dwa;
+  Model model(config, compute, ModelUse::kInference);
+  model.Initialize(3);
+  for (float& weight : model.weights()) weight *= 4;
+  model.WeightsChanged();
+  return MakeLanguageModel(std::move(model), Tokenizer::Bytes());
+}
+
+}  // namespace denseformer::testing
+
+#endif  // DENSEFORMER_INFER_TESTING_H_
