@@ -6,7 +6,7 @@ function(df_sources)
 endfunction()
 
 # What the sanitizers need to know about the libraries that this project uses. oneDNN's threads are
-# OpenMP's, whose synchronisation the thread sanitizer cannot see: there it gets one thread.
+# OpenMP's, whose synchronization the thread sanitizer cannot see: there it gets one thread.
 # Threads that wait must not spin: ctest runs more of them than there are cores.
 set(DF_TEST_PROPERTIES ENVIRONMENT_MODIFICATION "OMP_WAIT_POLICY=set:passive")
 if(DENSEFORMER_SANITIZE MATCHES "thread")
@@ -19,9 +19,8 @@ elseif(DENSEFORMER_SANITIZE MATCHES "address")
 endif()
 
 # df_test(NAME [ALL_CPUS] [THREADS] [LIBS lib...] SOURCES file...)
-# One test program a folder. With ALL_CPUS the whole program also runs once for each lower level of
-# the CPU that the dispatcher knows (DENSEFORMER_CPU); levels that this CPU does not have are
-# skipped. THREADS marks code with threads: only such tests are built for the thread sanitizer.
+# One test program per folder. With ALL_CPUS the whole program also runs once for each smaller set of
+# CPU features (DENSEFORMER_CPU, base/cpu.cc); sets that this CPU does not have are skipped. THREADS marks code with threads: only such tests are built for the thread sanitizer.
 function(df_test NAME)
   cmake_parse_arguments(ARG "ALL_CPUS;THREADS" "" "SOURCES;LIBS" ${ARGN})
   if(NOT DENSEFORMER_TESTS OR (DENSEFORMER_SANITIZE MATCHES "thread" AND NOT ARG_THREADS))
@@ -33,14 +32,14 @@ function(df_test NAME)
   target_compile_definitions(${target} PRIVATE DENSEFORMER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}/"
                        PROPERTIES TIMEOUT 600 ${DF_TEST_PROPERTIES})
-  # The thread sanitizer looks at what threads share, which no level of the CPU changes.
+  # The thread sanitizer looks at what threads share, which no CPU feature changes.
   if(ARG_ALL_CPUS AND NOT DENSEFORMER_SANITIZE MATCHES "thread")
-    foreach(level avx512 avx2 baseline)
-      set(test ${NAME}@${level})
+    foreach(cpu avx512 avx512-nobf16 avx2 baseline)
+      set(test ${NAME}@${cpu})
       add_test(NAME ${test} COMMAND ${target} --gtest_brief=1)
       set_tests_properties(${test} PROPERTIES
         TIMEOUT 1200 ${DF_TEST_PROPERTIES} SKIP_REGULAR_EXPRESSION "DENSEFORMER_CPU: got .* but this CPU has")
-      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT DENSEFORMER_CPU=${level})
+      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT DENSEFORMER_CPU=${cpu})
     endforeach()
   endif()
 endfunction()

@@ -1,7 +1,7 @@
 #include "base/cpu.h"
 
 #include <cstdlib>
-#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -16,7 +16,21 @@
 namespace denseformer {
 namespace {
 
-constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "amx"};
+using enum CpuFeature;
+
+// The values of DENSEFORMER_CPU, from the fewest features to the most.
+struct Setting {
+  const char* name;
+  CpuFeatures required;  // missing on this CPU: an error
+  CpuFeatures allowed;   // used where the CPU has them
+};
+constexpr Setting kSettings[] = {
+    {"baseline", {}, {}},
+    {"avx2", {kAvx2}, {kAvx2}},
+    {"avx512-nobf16", {kAvx2, kAvx512}, {kAvx2, kAvx512}},
+    {"avx512", {kAvx2, kAvx512}, {kAvx2, kAvx512, kAvx512Bf16}},
+    {"amx", {kAvx2, kAvx512, kAvx512Bf16, kAmxBf16}, {kAvx2, kAvx512, kAvx512Bf16, kAmxBf16}},
+};
 
 #if defined(__x86_64__)
 
@@ -40,60 +54,69 @@ bool RequestAmx() {
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureTileData) == 0;
 }
 
-CpuLevel Detect() {
+CpuFeatures Detect() {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::kBaseline;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return {};
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl");
-  if (!avx512) return CpuLevel::kAvx2;
-  return DetectAvx512Bf16() && RequestAmx() ? CpuLevel::kAmx : CpuLevel::kAvx512;
+  if (!avx512) return {kAvx2};
+  if (!DetectAvx512Bf16()) return {kAvx2, kAvx512};
+  if (!RequestAmx()) return {kAvx2, kAvx512, kAvx512Bf16};
+  return {kAvx2, kAvx512, kAvx512Bf16, kAmxBf16};
 }
 
 #else
 
-bool DetectAvx512Bf16() { return false; }
 bool DetectAmxTiles() { return false; }
-CpuLevel Detect() { return CpuLevel::kBaseline; }
+CpuFeatures Detect() { return {}; }
 
 #endif
 
-CpuLevel Limited() {
-  const CpuLevel found = Detect();
+CpuFeatures Limited() {
+  const CpuFeatures found = Detect();
   const char* wanted = std::getenv("DENSEFORMER_CPU");
   if (wanted == nullptr || *wanted == '\0') return found;
-  for (size_t i = 0; i < std::size(kNames); ++i) {
-    if (std::string_view(wanted) != kNames[i]) continue;
-    const CpuLevel level = static_cast<CpuLevel>(i);
-    if (level > found) {
-      Throw(ErrorCode::kUnsupported, "DENSEFORMER_CPU: got {}, but this CPU has {}", wanted,
-            CpuLevelName(found));
-    }
-    return level;
+  std::string here, all;
+  const Setting* chosen = nullptr;
+  for (const Setting& setting : kSettings) {
+    all += (all.empty() ? "" : ", ") + std::string(setting.name);
+    if (found.HasAll(setting.required))
+      here += (here.empty() ? "" : ", ") + std::string(setting.name);
+    if (std::string_view(wanted) == setting.name) chosen = &setting;
   }
-  Throw(ErrorCode::kUsage, "DENSEFORMER_CPU: got '{}', expected baseline, avx2, avx512 or amx",
-        wanted);
+  if (chosen == nullptr) {
+    Throw(ErrorCode::kUsage, "DENSEFORMER_CPU: got '{}', expected one of {}", wanted, all);
+  }
+  if (!found.HasAll(chosen->required)) {
+    Throw(ErrorCode::kUnsupported,
+          "DENSEFORMER_CPU: got {}, but this CPU has {}; expected one of {}", wanted,
+          CpuName(found), here);
+  }
+  return found & chosen->allowed;
 }
 
 }  // namespace
 
-CpuLevel GetCpuLevel() {
-  static const CpuLevel level = Limited();
-  return level;
+CpuFeatures GetCpuFeatures() {
+  static const CpuFeatures features = Limited();
+  return features;
 }
 
-const char* CpuLevelName(CpuLevel level) { return kNames[static_cast<int>(level)]; }
-
-bool HasAvx512Bf16() {
-  static const bool has = DetectAvx512Bf16();
-  return has && GetCpuLevel() >= CpuLevel::kAvx512;
+const char* CpuName(CpuFeatures features) {
+  const char* name = kSettings[0].name;
+  for (const Setting& setting : kSettings) {
+    if (setting.allowed == features) return setting.name;
+    if (features.HasAll(setting.required)) name = setting.name;
+  }
+  return name;
 }
 
 bool DescribesAmxTiles() {
   static const bool describes = DetectAmxTiles();
-  return describes && GetCpuLevel() == CpuLevel::kAmx;
+  return describes && GetCpuFeatures().Has(kAmxBf16);
 }
 
-bool HasFastBf16() { return HasAvx512Bf16(); }
+bool HasFastBf16() { return GetCpuFeatures().Has(kAvx512Bf16); }
 
 }  // namespace denseformer

@@ -1,30 +1,57 @@
-// Which instructions the kernels may use: what this CPU has, limited by DENSEFORMER_CPU.
+// Which instructions the kernels may use: the features of this CPU, limited by DENSEFORMER_CPU.
 #ifndef DENSEFORMER_BASE_CPU_H_
 #define DENSEFORMER_BASE_CPU_H_
 
+#include <cstdint>
+#include <initializer_list>
+
 namespace denseformer {
 
-// Each level includes those before it.
-enum class CpuLevel {
-  kBaseline,  // x86-64 (SSE2), or any other architecture
-  kAvx2,      // AVX2 and FMA
-  kAvx512,    // AVX-512 F, BW, CD, DQ, VL
-  kAmx,       // AVX-512 BF16 and AMX tiles for bf16
+// Each is a flag of its own. Other architectures add theirs here; without any, kernels use what the
+// compiler's baseline has (SSE2 on x86-64).
+enum class CpuFeature : uint32_t {
+  kAvx2 = 1 << 0,        // AVX2 and FMA
+  kAvx512 = 1 << 1,      // AVX-512 F, BW, CD, DQ, VL
+  kAvx512Bf16 = 1 << 2,  // AVX-512 BF16: dot products and conversions
+  kAmxBf16 = 1 << 3,     // AMX tiles and their bf16 dot product
 };
 
-// The level in use; found once. DENSEFORMER_CPU=baseline|avx2|avx512|amx lowers it (asking for more
-// than the CPU has is an error, so that a test never runs less than its name says).
-CpuLevel GetCpuLevel();
-const char* CpuLevelName(CpuLevel level);
+class CpuFeatures {
+ public:
+  constexpr CpuFeatures() = default;
+  constexpr CpuFeatures(std::initializer_list<CpuFeature> features) {
+    for (CpuFeature feature : features) bits_ |= static_cast<uint32_t>(feature);
+  }
 
-// Whether AVX-512 has the BF16 dot product instructions, within the level in use.
-bool HasAvx512Bf16();
+  constexpr bool Has(CpuFeature feature) const {
+    return (bits_ & static_cast<uint32_t>(feature)) != 0;
+  }
+  constexpr bool HasAll(CpuFeatures other) const { return (bits_ & other.bits_) == other.bits_; }
+  constexpr CpuFeatures operator&(CpuFeatures other) const {
+    CpuFeatures both;
+    both.bits_ = bits_ & other.bits_;
+    return both;
+  }
+  constexpr bool operator==(const CpuFeatures&) const = default;
 
-// Whether CPUID describes the tile registers (leaf 0x1D). Some virtual machines hide that leaf
-// though the tiles work; code that sizes its tiles by it then fails with an illegal instruction.
+ private:
+  uint32_t bits_ = 0;
+};
+
+// The features in use; detected once. DENSEFORMER_CPU names a smaller set (the table is in cpu.cc).
+// A name whose features the CPU lacks is an error, so that a test never runs less than its name
+// says.
+CpuFeatures GetCpuFeatures();
+
+// The name of a set of features, as DENSEFORMER_CPU takes it.
+const char* CpuName(CpuFeatures features);
+
+// Whether CPUID describes the tile registers (leaf 0x1D), where kAmxBf16 is in use. Some virtual
+// machines hide that leaf though the tiles work; code that sizes its tiles by it then fails with an
+// illegal instruction.
 bool DescribesAmxTiles();
 
-// Whether bf16 matrix products are faster than fp32's here.
+// Whether bf16 GEMMs are faster than fp32 ones here.
 bool HasFastBf16();
 
 }  // namespace denseformer

@@ -8,34 +8,55 @@
 namespace denseformer {
 namespace {
 
-// Prints the level in use with DENSEFORMER_CPU set, or the error.
-[[noreturn]] void PrintLevel(const char* setting) {
+using enum CpuFeature;
+
+// Prints the features in use with DENSEFORMER_CPU set, or the error.
+[[noreturn]] void PrintFeatures(const char* setting) {
   setenv("DENSEFORMER_CPU", setting, 1);
   try {
-    std::fprintf(stderr, "level %s bf16 %d", CpuLevelName(GetCpuLevel()), HasAvx512Bf16());
+    const CpuFeatures cpu = GetCpuFeatures();
+    std::fprintf(stderr, "name %s: avx2 %d avx512 %d bf16 %d amx %d", CpuName(cpu), cpu.Has(kAvx2),
+                 cpu.Has(kAvx512), cpu.Has(kAvx512Bf16), cpu.Has(kAmxBf16));
   } catch (const Error& error) {
     std::fprintf(stderr, "%s: %s", ErrorName(error.code()), error.what());
   }
   std::_Exit(0);
 }
 
-TEST(CpuDeathTest, TheEnvironmentLowersTheLevel) {
+TEST(CpuDeathTest, TheEnvironmentLimitsTheFeatures) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto done = testing::ExitedWithCode(0);
-  EXPECT_EXIT(PrintLevel(""), done, "level (baseline|avx2|avx512|amx)");
-  EXPECT_EXIT(PrintLevel("baseline"), done, "level baseline bf16 0");
+  EXPECT_EXIT(PrintFeatures(""), done, "name (baseline|avx2|avx512-nobf16|avx512|amx): ");
+  EXPECT_EXIT(PrintFeatures("baseline"), done, "name baseline: avx2 0 avx512 0 bf16 0 amx 0");
   // Where the CPU has less, it says so instead of testing less than was asked for.
-  EXPECT_EXIT(PrintLevel("avx2"), done, "level avx2 bf16 0|unsupported: .*but this CPU has");
-  EXPECT_EXIT(PrintLevel("avx512"), done, "level avx512|unsupported: .*but this CPU has");
-  EXPECT_EXIT(PrintLevel("amx"), done, "level amx bf16 1|unsupported: .*but this CPU has");
-  EXPECT_EXIT(PrintLevel("AVX2"), done, "usage: DENSEFORMER_CPU: got 'AVX2', expected baseline");
+  const std::string unsupported = "|unsupported: .*but this CPU has .*; expected one of baseline";
+  EXPECT_EXIT(PrintFeatures("avx2"), done, "name avx2: avx2 1 avx512 0 bf16 0 amx 0" + unsupported);
+  EXPECT_EXIT(PrintFeatures("avx512-nobf16"), done,
+              "name avx512-nobf16: avx2 1 avx512 1 bf16 0 amx 0" + unsupported);
+  EXPECT_EXIT(
+      PrintFeatures("avx512"), done,
+      "name avx512(: avx2 1 avx512 1 bf16 1|-nobf16: avx2 1 avx512 1 bf16 0) amx 0" + unsupported);
+  EXPECT_EXIT(PrintFeatures("amx"), done, "name amx: avx2 1 avx512 1 bf16 1 amx 1" + unsupported);
+  EXPECT_EXIT(PrintFeatures("AVX2"), done,
+              "usage: DENSEFORMER_CPU: got 'AVX2', expected one of baseline, avx2, avx512-nobf16, "
+              "avx512, amx");
 }
 
-TEST(Cpu, NamesFollowTheOrderOfTheLevels) {
-  EXPECT_STREQ(CpuLevelName(CpuLevel::kBaseline), "baseline");
-  EXPECT_STREQ(CpuLevelName(CpuLevel::kAvx2), "avx2");
-  EXPECT_STREQ(CpuLevelName(CpuLevel::kAvx512), "avx512");
-  EXPECT_STREQ(CpuLevelName(CpuLevel::kAmx), "amx");
+TEST(Cpu, SetsOfFeatures) {
+  constexpr CpuFeatures some{kAvx2, kAvx512}, all{kAvx2, kAvx512, kAvx512Bf16, kAmxBf16};
+  EXPECT_TRUE(some.Has(kAvx512));
+  EXPECT_FALSE(some.Has(kAvx512Bf16));
+  EXPECT_TRUE(all.HasAll(some));
+  EXPECT_FALSE(some.HasAll(all));
+  EXPECT_EQ(all & some, some);
+}
+
+TEST(Cpu, NamesOfSets) {
+  EXPECT_STREQ(CpuName({}), "baseline");
+  EXPECT_STREQ(CpuName({kAvx2}), "avx2");
+  EXPECT_STREQ(CpuName({kAvx2, kAvx512}), "avx512-nobf16");
+  EXPECT_STREQ(CpuName({kAvx2, kAvx512, kAvx512Bf16}), "avx512");
+  EXPECT_STREQ(CpuName({kAvx2, kAvx512, kAvx512Bf16, kAmxBf16}), "amx");
 }
 
 }  // namespace

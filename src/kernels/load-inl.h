@@ -53,9 +53,9 @@ HWY_INLINE void StoreRounded(D d, hwy::HWY_NAMESPACE::Vec<D> value, bf16* to) {
   hn::StoreU(hn::DemoteTo(d16, bits), d16, reinterpret_cast<uint16_t*>(to));
 }
 
-#if HWY_TARGET == HWY_AVX3
-// One instruction instead of ten where the CPU has AVX-512 BF16; the compiler's flags for this
-// target do not name it, hence by hand. It flushes denormal numbers to 0.
+#if HWY_TARGET <= HWY_AVX3  // and better ones: AVX3_DL, AVX3_ZEN4, AVX3_SPR
+// One instruction instead of ten where the CPU has AVX-512 BF16; the compiler's flags for
+// AVX3 do not name it, hence by hand. It flushes denormal numbers to 0.
 template <class D>
 HWY_INLINE void StoreF32(D d, hwy::HWY_NAMESPACE::Vec<D> value, bf16* to) {
   if constexpr (hwy::HWY_NAMESPACE::MaxLanes(D()) == 16) {

@@ -10,16 +10,11 @@ namespace {
 int64_t AllowedTargets() {
   const int64_t supported = hwy::SupportedTargets();
 #if HWY_ARCH_X86
-  // In Highway's masks a better target has a lower bit.
-  switch (GetCpuLevel()) {
-    case CpuLevel::kBaseline:
-      return supported & HWY_STATIC_TARGET;
-    case CpuLevel::kAvx2:
-      return supported & ~(HWY_AVX2 - 1);
-    case CpuLevel::kAvx512:
-    case CpuLevel::kAmx:
-      break;
-  }
+  // In Highway's masks a better target has a lower bit; all that are better than AVX3_DL use BF16.
+  const CpuFeatures cpu = GetCpuFeatures();
+  if (!cpu.Has(CpuFeature::kAvx2)) return supported & HWY_STATIC_TARGET;
+  if (!cpu.Has(CpuFeature::kAvx512)) return supported & ~(HWY_AVX2 - 1);
+  if (!cpu.Has(CpuFeature::kAvx512Bf16)) return supported & ~(HWY_AVX3_DL - 1);
 #endif
   return supported;
 }
@@ -35,7 +30,7 @@ void LimitSimdTargets() {
     const int64_t allowed = AllowedTargets();
     hwy::SetSupportedTargetsForTest(allowed != 0 ? allowed : HWY_STATIC_TARGET);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    simd_internal::has_avx512_bf16 = HasAvx512Bf16();
+    simd_internal::has_avx512_bf16 = GetCpuFeatures().Has(CpuFeature::kAvx512Bf16);
     return true;
   }();
 }

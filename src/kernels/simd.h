@@ -1,4 +1,4 @@
-// Highway's run-time dispatch, limited to the CPU level in use (base/cpu.h).
+// Highway's run-time dispatch, limited to the CPU features in use (base/cpu.h).
 //
 // A kernel file includes, in this order:
 //   #undef HWY_TARGET_INCLUDE
@@ -18,7 +18,7 @@ void LimitSimdTargets();
 const char* SimdTargetName();
 
 namespace simd_internal {
-// Set by LimitSimdTargets: HasAvx512Bf16() at the price of a load.
+// Set by LimitSimdTargets: CpuFeature::kAvx512Bf16 at the price of a load.
 extern bool has_avx512_bf16;
 }  // namespace simd_internal
 

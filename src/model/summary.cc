@@ -21,7 +21,8 @@ int64_t CopyBytes(const ParameterTable& table, DType compute, bool training) {
         parameter.group == ParameterGroup::kAttention || parameter.group == ParameterGroup::kMlp) {
       const int64_t out = parameter.shape[0], in = parameter.shape[1];
       bytes += static_cast<int64_t>(PackedWeight::CopyBytes(out, in, compute));
-      turned = std::max(turned, static_cast<int64_t>(PackedWeight::TurnedBytes(out, in, compute)));
+      turned =
+          std::max(turned, static_cast<int64_t>(PackedWeight::TransposedBytes(out, in, compute)));
     }
   }
   return training ? bytes + turned : bytes;

@@ -10,8 +10,8 @@
 #include "kernels/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/gelu.h"
+#include "kernels/gemm/backend.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/gemm/gemm_onednn.h"
 #include "kernels/memory_limit.h"
 #include "model/parameters.h"
 #include "tensor/storage.h"
@@ -48,6 +48,8 @@ std::vector<std::pair<std::string, std::string>> Settings(const KernelBenchOptio
           {"products", GemmDescription()}};
 }
 
+const GemmBackend& OneDnn() { return *FindGemmBackend("onednn"); }
+
 // The four products of a block.
 struct BlockProducts {
   BlockProducts(const KernelBenchOptions& options, int64_t out, int64_t in, int64_t rows)
@@ -56,7 +58,7 @@ struct BlockProducts {
         y(options.compute, {rows, out}),
         gradient(DType::kF32, {out, in}),
         weight(master.tensor, options.compute),
-        onednn(master.tensor, options.compute) {
+        onednn(master.tensor, options.compute, OneDnn()) {
     weight.Refresh();
     onednn.Refresh();
   }
@@ -68,7 +70,7 @@ struct BlockProducts {
 
   Filled master, x, y, gradient;
   PackedWeight weight;
-  OneDnnWeight onednn;
+  PackedWeight onednn;
 };
 
 // The product before GELU, with it in a pass of its own and in one; as in evaluation, and as in
@@ -166,13 +168,15 @@ BenchTable BenchGemm(const KernelBenchOptions& options) {
     const std::string shape = fmt::format("{} x {} x {}", rows, out, in);
     const Tensor x = p->x.tensor, y = p->y.tensor, gradient = p->gradient.tensor;
     variants.push_back(
-        {shape + " forward, oneDNN", [=] { OneDnnForward(x, p->onednn, Tensor(), y); }});
+        {shape + " forward, oneDNN", [=] { LinearForward(x, p->onednn, Tensor(), y); }});
     variants.push_back({shape + " forward", [=] { p->Forward(); }});
     variants.push_back(
-        {shape + " input gradient, oneDNN", [=] { OneDnnBackwardInput(y, p->onednn, x); }});
+        {shape + " input gradient, oneDNN", [=] { LinearBackwardInput(y, p->onednn, x); }});
     variants.push_back({shape + " input gradient", [=] { LinearBackwardInput(y, p->weight, x); }});
-    variants.push_back({shape + " weight gradient, oneDNN",
-                        [=] { OneDnnBackwardWeight(y, x, gradient, /*add=*/false); }});
+    variants.push_back({shape + " weight gradient, oneDNN", [=] {
+                          const ScopedGemmBackend onednn(&OneDnn());
+                          LinearBackwardWeight(y, x, gradient, /*add=*/false);
+                        }});
     variants.push_back(
         {shape + " weight gradient", [=] { LinearBackwardWeight(y, x, gradient, /*add=*/false); }});
     variants.push_back({shape + " packing", [=] { p->weight.Refresh(); }});

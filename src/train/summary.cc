@@ -32,7 +32,7 @@ Json MakeSummary(const SummaryInput& input) {
                {"seed", options.seed},
                {"precision", options.precision},
                {"threads", NumThreads()},
-               {"cpu", CpuLevelName(GetCpuLevel())},
+               {"cpu", CpuName(GetCpuFeatures())},
                {"skipped_steps", state.skipped},
                {"seconds", input.seconds},
                {"tokens_per_second",

@@ -9,6 +9,8 @@
 namespace denseformer {
 namespace {
 
+bool HasAmx() { return GetCpuFeatures().Has(CpuFeature::kAmxBf16); }
+
 struct Sizes {
   int64_t batch, length, width, heads, head_size;
 };
@@ -55,7 +57,7 @@ void HeadBackward(const AttentionHead<float>& head,
   AttentionHeadBackward(head, gradients);
 }
 void HeadBackward(const AttentionHead<bf16>& head, const AttentionHeadGradients<bf16>& gradients) {
-  if (GetCpuLevel() == CpuLevel::kAmx && AttentionHeadBackwardAmx(head, gradients)) return;
+  if (HasAmx() && AttentionHeadBackwardAmx(head, gradients)) return;
   AttentionHeadBackward(head, gradients);
 }
 
@@ -90,7 +92,7 @@ void RunAttentionHead(const AttentionHead<float>& head, float* out, float* lse) 
 }
 
 void RunAttentionHead(const AttentionHead<bf16>& head, bf16* out, float* lse) {
-  if (GetCpuLevel() == CpuLevel::kAmx && AttentionHeadForwardAmx(head, out, lse)) return;
+  if (HasAmx() && AttentionHeadForwardAmx(head, out, lse)) return;
   AttentionHeadForward(head, out, lse);
 }
 

@@ -38,7 +38,7 @@ struct AttentionHeadGradients {
   E* dv;
 };
 
-// The path that the CPU level and the values allow. lse [length] or null.
+// The path that the CPU features and the values allow. lse [length] or null.
 void RunAttentionHead(const AttentionHead<float>& head, float* out, float* lse);
 void RunAttentionHead(const AttentionHead<bf16>& head, bf16* out, float* lse);
 
@@ -50,7 +50,7 @@ void AttentionHeadBackward(const AttentionHead<float>& head,
 void AttentionHeadBackward(const AttentionHead<bf16>& head,
                            const AttentionHeadGradients<bf16>& gradients);
 
-// The same on AMX tiles, where the CPU level is kAmx. Returns false, with nothing of value written,
+// The same on AMX tiles, with CpuFeature::kAmxBf16. Returns false, with nothing of value written,
 // where an operand is not finite: a tile above the diagonal would carry it into the past.
 bool AttentionHeadForwardAmx(const AttentionHead<bf16>& head, bf16* out, float* lse);
 bool AttentionHeadBackwardAmx(const AttentionHead<bf16>& head,

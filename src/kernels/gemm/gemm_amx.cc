@@ -1,15 +1,20 @@
-// Runs only where HasAmxGemm().
-#include "kernels/gemm/gemm_amx.h"
-
+// The GEMM backend on AMX tiles, for bf16.
+//
+// Operands are packed into tiles of 1 KB, as the tile registers hold them:
+//   left   [M / 16][K / 32][16 rows][32 k]
+//   right  [N / 16][K / 32][16 pairs of k][16 columns][2]
+// padded with zeros to whole tiles. A GEMM keeps up to 3 x 2 result tiles in registers and walks
+// along k; every result element is the sum over k in one fixed order, so the bits do not depend on
+// the number of threads.
 #include <immintrin.h>
 
 #include <algorithm>
 #include <numeric>
 #include <span>
 
-#include "base/cpu.h"
 #include "base/parallel.h"
 #include "kernels/amx.h"
+#include "kernels/gemm/backend.h"
 #include "kernels/stream.h"
 #include "tensor/storage.h"
 
@@ -21,7 +26,7 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 #include "kernels/gemm/gemm_amx_block-inl.h"
-#include "kernels/gemm/gemm_amx_output-inl.h"
+#include "kernels/gemm/gemm_amx_epilogue-inl.h"
 #include "kernels/gemm/gemm_amx_pack-inl.h"
 
 namespace denseformer {
@@ -32,7 +37,7 @@ constexpr int64_t kLines = 16;  // cache lines of a tile
 constexpr int64_t kLeftBytes = int64_t{768} << 10;
 // Left panels of a register block: as many as there are registers for.
 constexpr int64_t kMostPanels = 3;
-// Products of more terms than this go through them in portions.
+// GEMMs of more terms than this go through them in portions.
 constexpr int64_t kMostTiles = 128, kPortionTiles = 32;
 // Terms in one go where both operands are packed for each call.
 constexpr int64_t kTransposedTiles = 64;
@@ -64,7 +69,7 @@ struct Part {
 // A right operand, or a portion of its terms.
 struct Right {
   const bf16* data;
-  int64_t tiles;   // of a panel, in this product
+  int64_t tiles;   // of a panel, in this GEMM
   int64_t stride;  // tiles from panel to panel
 };
 
@@ -80,7 +85,7 @@ template <Form kForm>
 void MultiplyPanels(const bf16* left, const Right& right, const Target& target, const Part& part) {
   alignas(64) float sums[2][kMostPanels * kSumPanel];  // of this block, of the one before
   int now = 0;
-  OutputBeside<kForm> output;
+  OverlappedEpilogue<kForm> epilogue;
   const int64_t tiles = right.tiles, left_panels = DivUp(part.rows, kTileRows);
   const int64_t blocks = DivUp(left_panels, kMostPanels), end = part.panel + part.panels;
   for (int64_t panel = part.panel; panel < end; panel += 2) {
@@ -93,23 +98,23 @@ void MultiplyPanels(const bf16* left, const Right& right, const Target& target, 
       const int64_t remaining = left_panels - p;
       const int64_t panels = remaining == 4 ? 2 : std::min(kMostPanels, remaining);
       const bf16* a0 = left + p * tiles * kTile;
-      output.set_prefetch(ShareOfPanels(next, tiles, number, blocks));
+      epilogue.set_prefetch(ShareOfPanels(next, tiles, number, blocks));
       if (panels == 3) {
-        MultiplyTriple(a0, b0, b1, tiles, output, sums[now]);
+        MultiplyTriple(a0, b0, b1, tiles, epilogue, sums[now]);
       } else if (panels == 2) {
-        MultiplyPair(a0, b0, b1, tiles, output, sums[now]);
+        MultiplyPair(a0, b0, b1, tiles, epilogue, sums[now]);
       } else {
-        MultiplyPanel(a0, b0, b1, tiles, output, sums[now]);
+        MultiplyPanel(a0, b0, b1, tiles, epilogue, sums[now]);
       }
-      output.Finish();
+      epilogue.Finish();
       const int64_t rows = std::min(panels * kTileRows, part.rows - p * kTileRows);
-      output = OutputBeside<kForm>(sums[now], part.row + p * kTileRows, rows, panel * kTileRows,
-                                   2 * tiles, target);
+      epilogue = OverlappedEpilogue<kForm>(sums[now], part.row + p * kTileRows, rows,
+                                           panel * kTileRows, 2 * tiles, target);
       now = 1 - now;
       p += panels;
     }
   }
-  output.Finish();
+  epilogue.Finish();
 }
 
 void MultiplyPacked(const bf16* left, const Right& right, const Target& target, const Part& part) {
@@ -120,8 +125,8 @@ void MultiplyPacked(const bf16* left, const Right& right, const Target& target, 
       return MultiplyPanels<Form::kF32Squared>(left, right, target, part);
     case Form::kBf16:
       return MultiplyPanels<Form::kBf16>(left, right, target, part);
-    case Form::kBf16Turned:
-      return MultiplyPanels<Form::kBf16Turned>(left, right, target, part);
+    case Form::kBf16Rotary:
+      return MultiplyPanels<Form::kBf16Rotary>(left, right, target, part);
     case Form::kGelu:
       return MultiplyPanels<Form::kGelu>(left, right, target, part);
     case Form::kBf16AndGelu:
@@ -196,38 +201,40 @@ bool CanStream(const void* data, int64_t rows, int64_t row_bytes) {
          reinterpret_cast<uintptr_t>(data) % 64 == 0;
 }
 
-Target MakeTarget(const AmxOutput& out) {
-  Target target{.n = out.n, .bias = out.bias};
-  const Tensor& y = out.y.empty() ? out.gelu : out.y;
-  target.stream = CanStream(y.raw(), y.rows(), out.n * static_cast<int64_t>(SizeOf(y.dtype())));
-  if (!out.gelu.empty()) {
-    target.form = out.y.empty() ? Form::kGelu : Form::kBf16AndGelu;
-    target.gelu = {out.gelu.As<bf16>(), out.n};
-    target.stream = target.stream && reinterpret_cast<uintptr_t>(out.gelu.raw()) % 64 == 0;
+Target MakeTarget(const GemmEpilogue& epilogue, const Tensor& y, int64_t n) {
+  Target target{.n = n, .bias = epilogue.bias.empty() ? nullptr : epilogue.bias.f32()};
+  const Tensor &gelu = epilogue.gelu, &first = y.empty() ? gelu : y;
+  target.stream =
+      CanStream(first.raw(), first.rows(), n * static_cast<int64_t>(SizeOf(first.dtype())));
+  if (!gelu.empty()) {
+    target.form = y.empty() ? Form::kGelu : Form::kBf16AndGelu;
+    target.gelu = {gelu.As<bf16>(), n};
+    target.stream = target.stream && reinterpret_cast<uintptr_t>(gelu.raw()) % 64 == 0;
   }
-  if (out.y.empty()) return target;
-  if (out.y.dtype() == DType::kF32) {
+  if (y.empty()) return target;
+  if (y.dtype() == DType::kF32) {
     target.form = Form::kF32;
-    target.f32 = {out.y.f32(), out.n};
-  } else {
-    target.rounded = {out.y.As<bf16>(), out.n};
-    target.turn = out.turn;
-    const bool turns = out.turn.table != nullptr;
-    if (out.gelu.empty()) target.form = turns ? Form::kBf16Turned : Form::kBf16;
+    target.f32 = {y.f32(), n};
+    return target;
+  }
+  target.rounded = {y.As<bf16>(), n};
+  if (gelu.empty()) target.form = Form::kBf16;
+  if (!epilogue.rotary_table.empty()) {
+    const int64_t head_size = epilogue.rotary_table.cols();
+    target.form = Form::kBf16Rotary;
+    target.rotary = {epilogue.rotary_table.f32(), head_size, y.shape()[1],
+                     2 * epilogue.rotary_heads * head_size};
   }
   return target;
 }
 
-}  // namespace
+// Elements of a packed matrix of n columns (or rows) and k terms.
+int64_t PackedSize(int64_t n, int64_t k) { return DivUp(n, kTileRows) * DivUp(k, kTileK) * kTile; }
 
-bool HasAmxGemm() { return GetCpuLevel() == CpuLevel::kAmx; }
-
-int64_t AmxPackedSize(int64_t n, int64_t k) {
-  return DivUp(n, kTileRows) * DivUp(k, kTileK) * kTile;
-}
-
-void AmxPackBand(const Tensor& w, int64_t band, bf16* packed) {
-  static_assert(kAmxBlock == kTileK && kAmxBlock == kBlock);
+// Packs rows [band * kBlock, (band + 1) * kBlock) of w [out, in] fp32, as far as there are that
+// many, for the right operand of x w^T: PackedSize(out, in) elements.
+void PackBand(const Tensor& w, int64_t band, bf16* packed) {
+  static_assert(kBlock == kTileK);
   const int64_t in = w.cols(), tiles = DivUp(in, kTileK);
   const int64_t rows = std::min(kTileK, w.rows() - band * kTileK);
   for (int64_t i = 0; i < tiles; ++i) {
@@ -246,10 +253,10 @@ void AmxPackBand(const Tensor& w, int64_t band, bf16* packed) {
   }
 }
 
-void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out) {
-  const int64_t m = x.rows(), pairs = DivUp(out.n, kBlock), panels = DivUp(out.n, kTileRows);
+// x [M, k] times `right` [k, n] to `target`.
+void Multiply(const Tensor& x, const bf16* right, const Target& target) {
+  const int64_t m = x.rows(), pairs = DivUp(target.n, kBlock), panels = DivUp(target.n, kTileRows);
   const bool long_sums = DivUp(x.cols(), kTileK) > kMostTiles;
-  const Target target = MakeTarget(out);
   const auto run = [&](const Part& part) {
     (long_sums ? MultiplyLongPart : MultiplyPart)(x, right, target, part);
     if (target.stream) _mm_sfence();
@@ -266,24 +273,27 @@ void AmxMultiply(const Tensor& x, const bf16* right, const AmxOutput& out) {
   }
 }
 
-void AmxMultiplyTurned(const Tensor& dy, const bf16* packed, const Tensor& dx) {
+// dx [M, in] = dy [M, out] w, from w as PackBand packs it.
+void MultiplyTransposedWeight(const Tensor& dy, const bf16* packed, const Tensor& dx) {
   const int64_t out = dy.cols(), in = dx.cols();
-  thread_local Storage turned_storage;
-  bf16* turned = Scratch<bf16>(turned_storage, AmxPackedSize(in, out));
+  thread_local Storage transposed_storage;
+  bf16* transposed = Scratch<bf16>(transposed_storage, PackedSize(in, out));
   ParallelFor(DivUp(out, kTileK), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) TurnTiles(packed, out, in, t, turned);
+    for (int64_t t = begin; t < end; ++t) TransposeTiles(packed, out, in, t, transposed);
     _mm_sfence();
   });
-  AmxMultiply(dy, turned, {.n = in, .y = dx});
+  Multiply(dy, transposed, MakeTarget({}, dx, in));
 }
 
-void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add,
-                           double* squares) {
+// c [m, n] fp32 = a^T b, or c + a^T b with `add`; a [rows, m], b [rows, n] bf16. *squares, where it
+// is not null: the sum of the squares of c.
+void MultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool add,
+                        double* squares) {
   const int64_t rows = a.rows(), m = c.rows(), n = c.cols();
   const int64_t left_panels = DivUp(m, kTileRows), right_panels = DivUp(n, kTileRows);
   const int64_t most = kTransposedTiles * kTileK;
   thread_local Storage right_storage;
-  bf16* packed = Scratch<bf16>(right_storage, AmxPackedSize(n, std::min(rows, most)));
+  bf16* packed = Scratch<bf16>(right_storage, PackedSize(n, std::min(rows, most)));
   Target target{.n = n, .f32 = {c.f32(), n}, .stream = CanStream(c.raw(), m, n * 4)};
   // Squares of a panel of rows each, so that the threads do not matter.
   thread_local Storage squares_storage;
@@ -311,6 +321,71 @@ void AmxMultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bo
   if (squares != nullptr) *squares = std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
+}  // namespace
 }  // namespace denseformer
 
 #pragma GCC pop_options
+
+namespace denseformer {
+namespace {
+
+size_t PackedBytes(int64_t out, int64_t in, DType) {
+  return static_cast<size_t>(PackedSize(out, in)) * sizeof(bf16);
+}
+
+class AmxWeight : public GemmWeight {
+ public:
+  explicit AmxWeight(const Tensor& master)
+      : master_(master), packed_(PackedBytes(master.rows(), master.cols(), DType::kBF16)) {}
+
+  void Change(FunctionRef<void(int64_t first, int64_t last)> change) override {
+    const int64_t rows = master_.rows();
+    ParallelFor(DivUp(rows, kBlock), 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t band = begin; band < end; ++band) {
+        change(band * kBlock, std::min(rows, (band + 1) * kBlock));
+        PackBand(master_, band, packed());
+      }
+    });
+  }
+
+  void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
+    if (epilogue.rotary_table.empty() || epilogue.rotary_table.cols() % kBlock == 0) {
+      Multiply(x, packed(), MakeTarget(epilogue, y, master_.rows()));
+      return;
+    }
+    // A register block would hold parts of two heads.
+    Multiply(x, packed(), MakeTarget({.bias = epilogue.bias}, y, master_.rows()));
+    RunEpiloguePasses(epilogue, y);
+  }
+
+  void BackwardInput(const Tensor& dy, const Tensor& dx) const override {
+    MultiplyTransposedWeight(dy, packed(), dx);
+  }
+
+ private:
+  bf16* packed() const { return static_cast<bf16*>(packed_.data()); }
+
+  Tensor master_;
+  Storage packed_;  // the right operand of x W^T
+};
+
+}  // namespace
+
+constinit extern const GemmBackend kAmxGemm = {
+    .name = "amx",
+    .requirements = "bf16 and a CPU with AMX",
+    .available =
+        [](DType compute, CpuFeatures cpu) {
+          return compute == DType::kBF16 && cpu.Has(CpuFeature::kAmxBf16);
+        },
+    .description = [] { return std::string("own kernels on AMX"); },
+    .packed_bytes = PackedBytes,
+    .transposed_bytes = [](int64_t out, int64_t in,
+                           DType compute) { return PackedBytes(in, out, compute); },
+    .pack = [](const Tensor& master, DType) -> std::unique_ptr<GemmWeight> {
+      return std::make_unique<AmxWeight>(master);
+    },
+    .backward_weight = MultiplyTransposed,
+};
+
+}  // namespace denseformer

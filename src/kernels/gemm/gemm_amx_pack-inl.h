@@ -97,7 +97,7 @@ inline void PrefetchNext(const bf16* from, int64_t stride, int64_t rows, int64_t
 }
 
 // Calls pack(t, panel, pairs) for the tiles of `panels` panels of 16 columns from b [k, n] in
-// memory, the panels of a group of 32 rows behind each other, as they share cache lines.
+// memory, the panels of a group of 32 rows one after the other, as they share cache lines.
 template <class F>
 inline void ForEachTile(const bf16* b, int64_t k, int64_t n, int64_t first, int64_t panels,
                         F pack) {
@@ -135,16 +135,17 @@ inline void PackLeftTransposed(const bf16* a, int64_t k, int64_t m, int64_t firs
 }
 
 // Terms [32 t, 32 t + 32) of the right operand of dy W, all panels of it, from w [out, in] packed
-// for x W^T: pairs of neighbouring rows of W instead of neighbouring columns. Stored past the
-// cache: the lines would be fetched only to be overwritten.
-inline void TurnTiles(const bf16* packed, int64_t out, int64_t in, int64_t t, bf16* turned) {
+// for x W^T: pairs of neighboring rows of W instead of neighboring columns. By non-temporal stores:
+// the lines would be fetched only to be overwritten.
+inline void TransposeTiles(const bf16* packed, int64_t out, int64_t in, int64_t t,
+                           bf16* transposed) {
   const int64_t in_tiles = DivUp(in, kTileK), out_tiles = DivUp(out, kTileK);
   const int64_t out_panels = DivUp(out, kTileRows), in_panels = DivUp(in, kTileRows);
   const __m512i low = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
   const __m512i high = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
   for (int64_t i = 0; i < in_tiles; ++i) {
-    bf16* to[2] = {turned + (2 * i * out_tiles + t) * kTile,
-                   turned + ((2 * i + 1) * out_tiles + t) * kTile};
+    bf16* to[2] = {transposed + (2 * i * out_tiles + t) * kTile,
+                   transposed + ((2 * i + 1) * out_tiles + t) * kTile};
     for (int64_t half = 0; half < 2; ++half) {
       const int64_t panel = 2 * t + half;
       __m512i rows[16];  // of W, 32 columns each

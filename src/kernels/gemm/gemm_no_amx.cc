@@ -1,15 +1,18 @@
-// For architectures without AMX: nothing here is ever called.
-#include "kernels/gemm/gemm_amx.h"
+// Stands in for gemm_amx.cc where the compiler's target is not x86-64: a backend that is never
+// available.
+#include "kernels/gemm/backend.h"
 
 namespace denseformer {
 
-bool HasAmxGemm() { return false; }
-int64_t AmxPackedSize(int64_t, int64_t) { return 0; }
-void AmxPackBand(const Tensor&, int64_t, bf16*) { DF_CHECK(HasAmxGemm()); }
-void AmxMultiply(const Tensor&, const bf16*, const AmxOutput&) { DF_CHECK(HasAmxGemm()); }
-void AmxMultiplyTurned(const Tensor&, const bf16*, const Tensor&) { DF_CHECK(HasAmxGemm()); }
-void AmxMultiplyTransposed(const Tensor&, const Tensor&, const Tensor&, bool, double*) {
-  DF_CHECK(HasAmxGemm());
-}
+constinit extern const GemmBackend kAmxGemm = {
+    .name = "amx",
+    .requirements = "bf16 and a CPU with AMX",
+    .available = [](DType, CpuFeatures) { return false; },
+    .description = nullptr,
+    .packed_bytes = nullptr,
+    .transposed_bytes = nullptr,
+    .pack = nullptr,
+    .backward_weight = nullptr,
+};
 
 }  // namespace denseformer

@@ -1,9 +1,9 @@
-// The only file that knows oneDNN; versions 2.6 and 3.x both build.
+// The GEMM backend on oneDNN, and its only user; versions 2.6 and 3.x both build.
 //
-// Forward and input gradients use `matmul` with weights in oneDNN's packed layout (bf16) or as they
-// lie (fp32). Weight gradients use the `gemm` implementation, maybe with a sum into the fp32
+// Forward and input gradients use `matmul` with weights in oneDNN's packed layout (bf16) or in
+// place (fp32). Weight gradients use the `gemm` implementation, maybe with a sum into the fp32
 // gradient: the faster one there.
-#include "kernels/gemm/gemm_onednn.h"
+#include <fmt/format.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
@@ -11,7 +11,9 @@
 
 #include "base/cpu.h"
 #include "base/parallel.h"
+#include "kernels/adamw.h"
 #include "kernels/convert.h"
+#include "kernels/gemm/backend.h"
 #include "tensor/storage.h"
 
 // oneDNN's threads are OpenMP's; weak, because the thread-sanitizer build itself does not link
@@ -27,23 +29,20 @@ using dnnl::memory;
 
 constexpr int64_t kPackingRows = 256;  // the packed layout does not depend on it
 
-// oneDNN has no bf16 at all below AVX-512; there products run in fp32 on converted operands.
-bool HasNativeBf16() { return GetCpuLevel() >= CpuLevel::kAvx512; }
+// oneDNN has no bf16 at all without AVX-512; there GEMMs run in fp32 on converted operands.
+bool HasNativeBf16() { return GetCpuFeatures().Has(CpuFeature::kAvx512); }
 
+// Limits oneDNN to the features in use.
 void LimitIsa() {
-  switch (GetCpuLevel()) {
-    case CpuLevel::kBaseline:
-      dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
-      return;
-    case CpuLevel::kAvx2:
-      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
-      return;
-    case CpuLevel::kAvx512:
-      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
-      return;
-    case CpuLevel::kAmx:
-      if (!DescribesAmxTiles()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
-      return;
+  const CpuFeatures cpu = GetCpuFeatures();
+  if (!cpu.Has(CpuFeature::kAvx2)) {
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+  } else if (!cpu.Has(CpuFeature::kAvx512)) {
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+  } else if (!cpu.Has(CpuFeature::kAvx512Bf16)) {
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_vnni);
+  } else if (!DescribesAmxTiles()) {
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
   }
 }
 
@@ -106,11 +105,11 @@ dnnl::matmul::primitive_desc MakeGemmDescriptor(const memory::desc& source,
   return MakeDescriptor(source, weights, nullptr, destination, attributes);
 }
 
-enum class Product : uint8_t { kForward, kBackwardInput, kBackwardWeight };
+enum class Gemm : uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
 // What a compiled primitive depends on.
 struct Key {
-  Product product;
+  Gemm gemm;
   int64_t rows, out, in;
   DType operand, result;
   bool bias;
@@ -124,7 +123,7 @@ struct Key {
 
 struct KeyHash {
   size_t operator()(const Key& key) const {
-    size_t hash = static_cast<size_t>(key.product);
+    size_t hash = static_cast<size_t>(key.gemm);
     for (int64_t part : {key.rows, key.out, key.in, int64_t{key.operand == DType::kBF16},
                          int64_t{key.result == DType::kBF16}, int64_t{key.bias},
                          int64_t{key.threads}, key.dy_stride, key.columns, int64_t{key.add}}) {
@@ -153,23 +152,23 @@ Compiled Compile(const Key& key) {
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   memory::desc source, weights, destination;
   const bool packed = key.operand == DType::kBF16;
-  const int64_t all = key.product == Product::kForward ? key.out : key.in;
+  const int64_t all = key.gemm == Gemm::kForward ? key.out : key.in;
   const int64_t columns = key.columns > 0 ? key.columns : all;
   const memory::desc bias({1, columns}, memory::data_type::f32, memory::dims{columns, 1});
-  switch (key.product) {
-    case Product::kForward:
+  switch (key.gemm) {
+    case Gemm::kForward:
       source = Plain(key.rows, key.in, key.operand);
       weights =
           packed ? PackedLayout(key.in, key.out) : Strided(key.in, columns, 1, key.in, key.operand);
       destination = Strided(key.rows, columns, key.out, 1, key.result);
       break;
-    case Product::kBackwardInput:
+    case Gemm::kBackwardInput:
       source = Plain(key.rows, key.out, key.operand);
       weights = packed ? PackedLayout(key.out, key.in)
                        : Strided(key.out, columns, key.in, 1, key.operand);
       destination = Strided(key.rows, columns, key.in, 1, key.result);
       break;
-    case Product::kBackwardWeight:
+    case Gemm::kBackwardWeight:
       source =
           memory::desc({key.out, key.rows}, ToDnnl(key.operand), memory::dims{1, key.dy_stride});
       weights = Plain(key.rows, key.in, key.operand);
@@ -182,7 +181,7 @@ Compiled Compile(const Key& key) {
     attributes.set_post_ops(sum);
   }
   const auto descriptor =
-      key.product == Product::kBackwardWeight
+      key.gemm == Gemm::kBackwardWeight
           ? MakeGemmDescriptor(source, weights, destination, attributes)
           : MakeDescriptor(source, weights, key.bias ? &bias : nullptr, destination, attributes);
   Compiled compiled;
@@ -202,7 +201,7 @@ void* Scratch(Storage& storage, size_t bytes) {
   return storage.data();
 }
 
-// One cache a thread: the memory objects inside are bound to pointers at each call.
+// One cache per thread: the memory objects inside are bound to pointers at each call.
 Compiled& Lookup(const Key& key) {
   thread_local std::unordered_map<Key, Compiled, KeyHash> cache;
   auto found = cache.find(key);
@@ -243,14 +242,14 @@ int UseThreads(int threads) {
   return threads;
 }
 
-Key MakeKey(Product product, int64_t rows, int64_t out, int64_t in, DType operand, DType result,
+Key MakeKey(Gemm gemm, int64_t rows, int64_t out, int64_t in, DType operand, DType result,
             bool bias) {
-  return {product, rows, out, in, operand, result, bias, UseThreads(NumThreads())};
+  return {gemm, rows, out, in, operand, result, bias, UseThreads(NumThreads())};
 }
 
-// Below AVX-512 oneDNN splits the sum of an fp32 product over its threads, so that the result
+// Without AVX-512 oneDNN splits the sum of an fp32 GEMM over its threads, so that the result
 // depends on their number.
-bool SplitsSums() { return GetCpuLevel() < CpuLevel::kAvx512; }
+bool SplitsSums() { return !GetCpuFeatures().Has(CpuFeature::kAvx512); }
 
 // Parts of `n` columns or rows of a result: as large as can be while a few threads have work, and
 // the same whatever their number.
@@ -266,24 +265,24 @@ void ForEachPart(int64_t n, F compute) {
   });
 }
 
-// y = x W^T (+ bias) or dx = dy W in fp32; weights as the master lies, [out, in].
-void RunF32(Product product, int64_t rows, int64_t out, int64_t in, const float* source,
+// y = x W^T (+ bias) or dx = dy W in fp32; weights [out, in] as in the master.
+void RunF32(Gemm gemm, int64_t rows, int64_t out, int64_t in, const float* source,
             const float* weights, const float* bias, float* destination) {
   if (!SplitsSums()) {
-    Run(MakeKey(product, rows, out, in, DType::kF32, DType::kF32, bias != nullptr), source, weights,
+    Run(MakeKey(gemm, rows, out, in, DType::kF32, DType::kF32, bias != nullptr), source, weights,
         bias, destination);
     return;
   }
-  const bool forward = product == Product::kForward;
+  const bool forward = gemm == Gemm::kForward;
   ForEachPart(forward ? out : in, [&](int64_t first, int64_t count) {
-    const Key key{product,         rows,          out, in,   DType::kF32, DType::kF32,
-                  bias != nullptr, /*threads=*/1, 0,   count};
+    const Key key{gemm,          rows, out,  in, DType::kF32, DType::kF32, bias != nullptr,
+                  /*threads=*/1, 0,    count};
     Run(key, source, weights + (forward ? first * in : first),
         bias == nullptr ? nullptr : bias + first, destination + first);
   });
 }
 
-// An fp32 copy of `from` in scratch memory number `slot`, for CPUs without bf16 products.
+// An fp32 copy of `from` in scratch memory number `slot`, for CPUs without bf16 GEMMs.
 Tensor AsF32(const Tensor& from, int slot) {
   if (from.dtype() == DType::kF32) return from;
   thread_local Storage storage[2];
@@ -293,7 +292,7 @@ Tensor AsF32(const Tensor& from, int slot) {
   return copy;
 }
 
-// The destination of a product that runs in fp32 for a bf16 result.
+// The destination of a GEMM that runs in fp32 for a bf16 result.
 Tensor F32Destination(const Tensor& to) {
   if (to.dtype() == DType::kF32) return to;
   thread_local Storage storage;
@@ -329,128 +328,150 @@ class Repack {
   dnnl::reorder reorder_;
 };
 
-}  // namespace
-
-struct OneDnnWeight::Impl {
-  Tensor master;
-  DType compute;
-  Repack to_copy, to_turned;
-  Storage copy;  // bf16: packed for x W^T; without native bf16: rounded fp32
-
-  bool packed() const { return compute == DType::kBF16 && HasNativeBf16(); }
-  bool rounded() const { return compute == DType::kBF16 && !HasNativeBf16(); }
-  // What fp32 products read: the master, or its values rounded to bf16.
-  const float* f32() const {
-    return rounded() ? static_cast<const float*>(copy.data()) : master.f32();
-  }
-};
-
-OneDnnWeight::OneDnnWeight(const Tensor& master, DType compute) : impl_(std::make_unique<Impl>()) {
-  impl_->master = master;
-  impl_->compute = compute;
-  if (impl_->packed()) {
-    const memory::desc layout = PackedLayout(in(), out());
-    impl_->copy = Storage(layout.get_size());
-    impl_->to_copy = Repack(Transposed(in(), out(), DType::kF32), master.raw(), layout);
-    impl_->to_turned =
-        Repack(Plain(out(), in(), DType::kF32), master.raw(), PackedLayout(out(), in()));
-  } else if (impl_->rounded()) {
-    impl_->copy = Storage(master.bytes());
-  }
-}
-
-OneDnnWeight::~OneDnnWeight() = default;
-
-int64_t OneDnnWeight::out() const { return impl_->master.shape()[0]; }
-int64_t OneDnnWeight::in() const { return impl_->master.shape()[1]; }
-
-size_t OneDnnWeight::CopyBytes(int64_t out, int64_t in, DType compute) {
+size_t PackedBytes(int64_t out, int64_t in, DType compute) {
   if (compute == DType::kF32) return 0;
   const size_t count = static_cast<size_t>(out) * static_cast<size_t>(in);
   if (!HasNativeBf16()) return count * sizeof(float);
   return PackedLayout(in, out).get_size();
 }
 
-size_t OneDnnWeight::TurnedBytes(int64_t out, int64_t in, DType compute) {
+size_t TransposedBytes(int64_t out, int64_t in, DType compute) {
   return compute == DType::kBF16 && HasNativeBf16() ? PackedLayout(out, in).get_size() : 0;
 }
 
-void OneDnnWeight::Refresh() {
-  const Tensor& master = impl_->master;
-  if (impl_->packed()) {
-    impl_->to_copy.Run(impl_->copy.data());
-  } else if (impl_->rounded()) {
-    const float* from = master.f32();
-    float* to = static_cast<float*>(impl_->copy.data());
-    ParallelFor(master.count(), 1 << 14, [&](int64_t begin, int64_t end, int) {
+// bf16 weights in oneDNN's packed layout.
+class NativeBf16Weight : public GemmWeight {
+ public:
+  explicit NativeBf16Weight(const Tensor& master)
+      : master_(master),
+        copy_(PackedBytes(out(), in(), DType::kBF16)),
+        transposed_bytes_(TransposedBytes(out(), in(), DType::kBF16)) {
+    to_copy_ =
+        Repack(Transposed(in(), out(), DType::kF32), master.raw(), PackedLayout(in(), out()));
+    to_transposed_ =
+        Repack(Plain(out(), in(), DType::kF32), master.raw(), PackedLayout(out(), in()));
+  }
+
+  void Change(FunctionRef<void(int64_t first, int64_t last)> change) override {
+    ParallelFor(out(), /*grain=*/1, [&](int64_t begin, int64_t end, int) { change(begin, end); });
+    to_copy_.Run(copy_.data());
+  }
+
+  void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
+    const Tensor& to = y.empty() ? epilogue.gelu : y;
+    const float* bias = epilogue.bias.empty() ? nullptr : epilogue.bias.f32();
+    Run(MakeKey(Gemm::kForward, x.rows(), out(), in(), DType::kBF16, to.dtype(), bias != nullptr),
+        x.raw(), copy_.data(), bias, to.raw());
+    RunEpiloguePasses(epilogue, y);
+  }
+
+  void BackwardInput(const Tensor& dy, const Tensor& dx) const override {
+    const Key key =
+        MakeKey(Gemm::kBackwardInput, dy.rows(), out(), in(), DType::kBF16, dx.dtype(), false);
+    thread_local Storage storage;
+    void* const transposed = Scratch(storage, transposed_bytes_);
+    to_transposed_.Run(transposed);
+    Run(key, dy.raw(), transposed, nullptr, dx.raw());
+  }
+
+ private:
+  int64_t out() const { return master_.shape()[0]; }
+  int64_t in() const { return master_.shape()[1]; }
+
+  Tensor master_;
+  Storage copy_;  // packed for x W^T
+  size_t transposed_bytes_;
+  Repack to_copy_, to_transposed_;
+};
+
+// fp32, or bf16 where oneDNN computes it in fp32.
+class F32Weight : public GemmWeight {
+ public:
+  F32Weight(const Tensor& master, DType compute)
+      : master_(master), rounded_(PackedBytes(master.rows(), master.cols(), compute)) {}
+
+  void Change(FunctionRef<void(int64_t first, int64_t last)> change) override {
+    ParallelFor(out(), /*grain=*/1, [&](int64_t begin, int64_t end, int) { change(begin, end); });
+    if (rounded_.bytes() == 0) return;
+    const float* from = master_.f32();
+    float* to = static_cast<float*>(rounded_.data());
+    ParallelFor(master_.count(), 1 << 14, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(bf16(from[i]));
     });
   }
-}
 
-void OneDnnForward(const Tensor& x, const OneDnnWeight& weight, const Tensor& bias,
-                   const Tensor& y) {
-  const OneDnnWeight::Impl& w = weight.impl();
-  const float* b = bias.empty() ? nullptr : bias.f32();
-  if (w.packed()) {
-    Run(MakeKey(Product::kForward, x.rows(), weight.out(), weight.in(), w.compute, y.dtype(),
-                b != nullptr),
-        x.raw(), w.copy.data(), b, y.raw());
-    return;
+  void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
+    const Tensor& to = y.empty() ? epilogue.gelu : y;
+    const Tensor result = F32Destination(to);
+    RunF32(Gemm::kForward, x.rows(), out(), in(), AsF32(x, 0).f32(), weights(),
+           epilogue.bias.empty() ? nullptr : epilogue.bias.f32(), result.f32());
+    Deliver(result, to);
+    RunEpiloguePasses(epilogue, y);
   }
-  const Tensor result = F32Destination(y);
-  RunF32(Product::kForward, x.rows(), weight.out(), weight.in(), AsF32(x, 0).f32(), w.f32(), b,
-         result.f32());
-  Deliver(result, y);
-}
 
-void OneDnnBackwardInput(const Tensor& dy, const OneDnnWeight& weight, const Tensor& dx) {
-  const OneDnnWeight::Impl& w = weight.impl();
-  if (w.packed()) {
-    const int64_t out = weight.out(), in = weight.in();
-    const Key key =
-        MakeKey(Product::kBackwardInput, dy.rows(), out, in, w.compute, dx.dtype(), false);
-    thread_local Storage storage;
-    void* const turned = Scratch(storage, OneDnnWeight::TurnedBytes(out, in, w.compute));
-    w.to_turned.Run(turned);
-    Run(key, dy.raw(), turned, nullptr, dx.raw());
-    return;
+  void BackwardInput(const Tensor& dy, const Tensor& dx) const override {
+    const Tensor result = F32Destination(dx);
+    RunF32(Gemm::kBackwardInput, dy.rows(), out(), in(), AsF32(dy, 0).f32(), weights(), nullptr,
+           result.f32());
+    Deliver(result, dx);
   }
-  const Tensor result = F32Destination(dx);
-  RunF32(Product::kBackwardInput, dy.rows(), weight.out(), weight.in(), AsF32(dy, 0).f32(), w.f32(),
-         nullptr, result.f32());
-  Deliver(result, dx);
+
+ private:
+  int64_t out() const { return master_.shape()[0]; }
+  int64_t in() const { return master_.shape()[1]; }
+  const float* weights() const {
+    return rounded_.bytes() > 0 ? static_cast<const float*>(rounded_.data()) : master_.f32();
+  }
+
+  Tensor master_;
+  Storage rounded_;  // bf16: the master's values rounded to bf16, as fp32
+};
+
+std::unique_ptr<GemmWeight> Pack(const Tensor& master, DType compute) {
+  if (compute == DType::kBF16 && HasNativeBf16()) return std::make_unique<NativeBf16Weight>(master);
+  return std::make_unique<F32Weight>(master, compute);
 }
 
-void OneDnnBackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add) {
+void BackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add,
+                    double* squares) {
   const int64_t out = dy.cols(), in = x.cols();
   const bool convert = dy.dtype() == DType::kBF16 && !HasNativeBf16();
   const Tensor left = convert ? AsF32(dy, 0) : dy, right = convert ? AsF32(x, 1) : x;
   const int64_t size = static_cast<int64_t>(SizeOf(left.dtype()));
   ForEachPart(out, [&](int64_t first, int64_t count) {
-    const Key key{Product::kBackwardWeight,
-                  dy.rows(),
-                  count,
-                  in,
-                  left.dtype(),
-                  DType::kF32,
-                  false,
-                  /*threads=*/1,
-                  out,
-                  /*columns=*/0,
-                  add};
+    const Key key{Gemm::kBackwardWeight, dy.rows(), count, in, left.dtype(), DType::kF32, false,
+                  /*threads=*/1,         out,
+                  /*columns=*/0,         add};
     Run(key, static_cast<const char*>(left.raw()) + first * size, right.raw(), nullptr,
         dweight.f32() + first * in);
   });
+  if (squares != nullptr) {
+    *squares = SumOfSquares({dweight.f32(), static_cast<size_t>(dweight.count())});
+  }
 }
 
-std::string OneDnnDescription() {
+std::string Description() {
   Engine();
   const dnnl_version_t* version = dnnl_version();
-  return fmt::format(
-      "oneDNN {}.{}.{}, {}", version->major, version->minor, version->patch,
-      CpuLevelName(GetCpuLevel() == CpuLevel::kAmx && !DescribesAmxTiles() ? CpuLevel::kAvx512
-                                                                           : GetCpuLevel()));
+  CpuFeatures cpu = GetCpuFeatures();
+  if (!DescribesAmxTiles()) {
+    cpu = cpu & CpuFeatures{CpuFeature::kAvx2, CpuFeature::kAvx512, CpuFeature::kAvx512Bf16};
+  }
+  return fmt::format("oneDNN {}.{}.{}, {}", version->major, version->minor, version->patch,
+                     CpuName(cpu));
 }
+
+}  // namespace
+
+constinit extern const GemmBackend kOneDnnGemm = {
+    .name = "onednn",
+    .requirements = "nothing",
+    .available = [](DType, CpuFeatures) { return true; },
+    .description = Description,
+    .packed_bytes = PackedBytes,
+    .transposed_bytes = TransposedBytes,
+    .pack = Pack,
+    .backward_weight = BackwardWeight,
+};
 
 }  // namespace denseformer

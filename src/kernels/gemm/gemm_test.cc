@@ -1,4 +1,4 @@
-// Matrix products against plain loops in double precision.
+// GEMMs on every backend that can run here, against plain loops in double precision.
 #include "kernels/gemm/gemm.h"
 
 #include <gtest/gtest.h>
@@ -8,12 +8,14 @@
 #include <cmath>
 #include <cstring>
 #include <ostream>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/parallel.h"
 #include "base/random.h"
 #include "kernels/gelu.h"
+#include "kernels/gemm/backend.h"
 #include "kernels/rotary.h"
 #include "tensor/storage.h"
 
@@ -46,6 +48,7 @@ double Rounded(double value, DType dtype) {
 }
 
 struct Case {
+  const GemmBackend* backend;
   int64_t rows, out, in;
   DType compute, result;
   bool bias;
@@ -53,11 +56,26 @@ struct Case {
 
 // The name of the case among the tests.
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.rows << "x" << c.out << "x" << c.in << " " << DTypeName(c.compute) << " to "
-       << DTypeName(c.result) << (c.bias ? " with bias" : "");
+  *out << c.backend->name << " " << c.rows << "x" << c.out << "x" << c.in << " "
+       << DTypeName(c.compute) << " to " << DTypeName(c.result) << (c.bias ? " with bias" : "");
 }
 
-class Gemm : public ::testing::TestWithParam<Case> {};
+class Gemm : public ::testing::TestWithParam<Case> {
+ private:
+  ScopedGemmBackend backend_{GetParam().backend};
+};
+
+// Calls check(backend, compute) for every backend and compute dtype.
+template <class F>
+void ForEachBackend(F check) {
+  for (DType compute : {DType::kF32, DType::kBF16}) {
+    for (const GemmBackend* backend : AvailableGemmBackends(compute)) {
+      SCOPED_TRACE(std::string(backend->name) + " " + DTypeName(compute));
+      const ScopedGemmBackend scope(backend);
+      check(*backend, compute);
+    }
+  }
+}
 
 // Largest error relative to the largest value: sums in fp32, the result maybe rounded to bf16.
 double Tolerance(DType result) { return result == DType::kF32 ? 2e-6 : 5e-3; }
@@ -137,22 +155,25 @@ TEST_P(Gemm, BiasGradientIsAddedTo) {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   // The first line: blocks of each height. The last: sums of so many terms that they are made in
-  // portions, and results so large that they go past the cache.
+  // portions, and results so large that they bypass the cache.
   const int64_t shapes[][3] = {{1, 1, 1},       {3, 5, 7},       {33, 24, 40},     {65, 96, 32},
                                {256, 128, 64},  {7, 1000, 48},   {300, 200, 1100}, {80, 33, 70},
                                {157, 4500, 37}, {130, 21, 4133}, {1200, 1056, 32}};
   for (const auto& s : shapes) {
-    cases.push_back({s[0], s[1], s[2], DType::kF32, DType::kF32, true});
-    cases.push_back({s[0], s[1], s[2], DType::kBF16, DType::kF32, false});
-    cases.push_back({s[0], s[1], s[2], DType::kBF16, DType::kBF16, true});
+    for (const GemmBackend* backend : AvailableGemmBackends(DType::kF32)) {
+      cases.push_back({backend, s[0], s[1], s[2], DType::kF32, DType::kF32, true});
+    }
+    for (const GemmBackend* backend : AvailableGemmBackends(DType::kBF16)) {
+      cases.push_back({backend, s[0], s[1], s[2], DType::kBF16, DType::kF32, false});
+      cases.push_back({backend, s[0], s[1], s[2], DType::kBF16, DType::kBF16, true});
+    }
   }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Gemm, ::testing::ValuesIn(Cases()));
 
-// The bits of the product and GELU in two passes, whatever finishes the block; also of what is not
-// a number.
+// The bits of GEMM and GELU in two passes; also of what is not a number.
 TEST_P(Gemm, WithGelu) {
   const Case& c = GetParam();
   Operand x(c.compute, {c.rows, c.in}, 1), w(DType::kF32, {c.out, c.in}, 2);
@@ -180,7 +201,7 @@ TEST_P(Gemm, WithGelu) {
 
 // Heads of whole blocks and others; sequences that end within a block of rows.
 TEST(GemmRotary, HasTheBitsOfTwoPasses) {
-  for (DType compute : {DType::kF32, DType::kBF16}) {
+  ForEachBackend([](const GemmBackend&, DType compute) {
     for (const auto& [heads, head_size] : {std::pair<int64_t, int64_t>{2, 64}, {3, 32}, {3, 8}}) {
       const int64_t sequences = 5, time = 23, width = heads * head_size;
       Operand x(compute, {sequences * time, width}, 1), w(DType::kF32, {3 * width, width}, 2);
@@ -196,11 +217,11 @@ TEST(GemmRotary, HasTheBitsOfTwoPasses) {
       EXPECT_EQ(0,
                 std::memcmp(expected.tensor.raw(), actual.tensor.raw(), expected.tensor.bytes()));
     }
-  }
+  });
 }
 
 TEST(GemmThreads, WeightGradientHasTheSameBits) {
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
+  ForEachBackend([](const GemmBackend&, DType dtype) {
     Operand dy(dtype, {512, 96}, 1), x(dtype, {512, 64}, 2);
     std::vector<float> first;
     double first_squares = 0;
@@ -219,31 +240,34 @@ TEST(GemmThreads, WeightGradientHasTheSameBits) {
       EXPECT_EQ(0, std::memcmp(first.data(), bits.data(), bits.size() * 4)) << n << " threads";
     }
     SetNumThreads(threads);
-  }
+  });
 }
 
 TEST(GemmEmpty, NoRowsIsNoWork) {
-  Operand w(DType::kF32, {4, 4}, 1), none(DType::kF32, {1, 4}, 2);
-  PackedWeight packed(w.tensor, DType::kF32);
-  const Tensor empty = none.tensor.Rows(0, 0);
-  LinearForward(empty, packed, Tensor(), empty);
-  LinearGeluForward(empty, packed, Tensor(), empty, empty);
-  LinearBackwardInput(empty, packed, empty);
-  const double before = w.At(3);
-  LinearBackwardWeight(empty, empty, w.tensor, /*add=*/true);
-  EXPECT_EQ(w.At(3), before);
-  LinearBackwardWeight(empty, empty, w.tensor, /*add=*/false);
-  for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(w.At(i), 0);
+  ForEachBackend([](const GemmBackend&, DType compute) {
+    Operand w(DType::kF32, {4, 4}, 1), none(compute, {1, 4}, 2);
+    PackedWeight packed(w.tensor, compute);
+    const Tensor empty = none.tensor.Rows(0, 0);
+    LinearForward(empty, packed, Tensor(), empty);
+    LinearGeluForward(empty, packed, Tensor(), empty, empty);
+    LinearBackwardInput(empty, packed, empty);
+    const double before = w.At(3);
+    LinearBackwardWeight(empty, empty, w.tensor, /*add=*/true);
+    EXPECT_EQ(w.At(3), before);
+    LinearBackwardWeight(empty, empty, w.tensor, /*add=*/false);
+    for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(w.At(i), 0);
+  });
 }
 
 // Rows changed one band at a time give the copies of a change of all.
 TEST(GemmChange, CopiesFollow) {
-  for (DType compute : {DType::kF32, DType::kBF16}) {
+  ForEachBackend([](const GemmBackend&, DType compute) {
     for (const auto& [out, in] : {std::pair<int64_t, int64_t>{1, 1}, {77, 45}, {64, 96}}) {
       Operand w(DType::kF32, {out, in}, 1), target(DType::kF32, {out, in}, 2);
       Operand x(compute, {5, in}, 3), dy(compute, {5, out}, 4);
-      const auto products = [&](const PackedWeight& packed) {
-        Operand y(DType::kF32, {5, out}, 5), dx(DType::kF32, {5, in}, 6);
+      const Shape y_shape{5, out}, dx_shape{5, in};
+      const auto results = [&](const PackedWeight& packed) {
+        Operand y(DType::kF32, y_shape, 5), dx(DType::kF32, dx_shape, 6);
         LinearForward(x.tensor, packed, Tensor(), y.tensor);
         LinearBackwardInput(dy.tensor, packed, dx.tensor);
         std::vector<float> all(y.tensor.f32(), y.tensor.f32() + y.tensor.count());
@@ -253,7 +277,7 @@ TEST(GemmChange, CopiesFollow) {
       PackedWeight expected(target.tensor, compute), packed(w.tensor, compute);
       expected.Refresh();
       packed.Refresh();
-      ASSERT_NE(products(packed), products(expected));
+      ASSERT_NE(results(packed), results(expected));
       std::vector<std::atomic<int>> changed(static_cast<size_t>(out));
       packed.Change([&, columns = in](int64_t first, int64_t last) {
         for (int64_t r = first; r < last; ++r) ++changed[static_cast<size_t>(r)];
@@ -261,9 +285,9 @@ TEST(GemmChange, CopiesFollow) {
                   w.tensor.f32() + first * columns);
       });
       for (const std::atomic<int>& times : changed) EXPECT_EQ(times, 1);
-      EXPECT_EQ(products(packed), products(expected));
+      EXPECT_EQ(results(packed), results(expected));
     }
-  }
+  });
 }
 
 }  // namespace

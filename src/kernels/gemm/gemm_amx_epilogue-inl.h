@@ -1,6 +1,7 @@
-// What becomes of the sums of a product in gemm_amx.cc. Included within its target options.
-#ifndef DENSEFORMER_KERNELS_GEMM_GEMM_AMX_OUTPUT_INL_H_
-#define DENSEFORMER_KERNELS_GEMM_GEMM_AMX_OUTPUT_INL_H_
+// The epilogue of gemm_amx.cc: from sums in cache to results in memory. Included within its target
+// options.
+#ifndef DENSEFORMER_KERNELS_GEMM_GEMM_AMX_EPILOGUE_INL_H_
+#define DENSEFORMER_KERNELS_GEMM_GEMM_AMX_EPILOGUE_INL_H_
 
 #include <immintrin.h>
 
@@ -8,14 +9,13 @@
 #include <cstdint>
 
 #include "kernels/gelu_fast.h"
-#include "kernels/gemm/gemm_amx.h"
 #include "kernels/gemm/gemm_amx_block-inl.h"
 #include "kernels/gemm/gemm_amx_pack-inl.h"
 
 namespace denseformer {
 namespace {
 
-// A matrix in memory whose first element is (row, column) of the product.
+// A matrix in memory whose first element is (row, column) of the result.
 template <class T>
 struct Plane {
   T* data = nullptr;
@@ -24,20 +24,28 @@ struct Plane {
   T* At(int64_t r, int64_t c) const { return data + (r - row) * stride + c - column; }
 };
 
-enum class Form { kF32, kF32Squared, kBf16, kBf16Turned, kGelu, kBf16AndGelu };
+enum class Form { kF32, kF32Squared, kBf16, kBf16Rotary, kGelu, kBf16AndGelu };
+
+// Rotary embeddings (rotary.h) on the first columns of a result whose rows are sequences.
+struct Rotary {
+  const float* table = nullptr;  // [time, head_size], or null for none
+  int64_t head_size = 0;         // a multiple of kBlock
+  int64_t time = 0;              // rows of a sequence
+  int64_t columns = 0;           // a multiple of head_size
+};
 
 // s = sums + add + bias; which planes are there follows from the form.
 struct Target {
   Form form = Form::kF32;
-  int64_t n = 0;                // columns of the product
+  int64_t n = 0;                // columns of the result
   const float* bias = nullptr;  // [n] or null
   Plane<const float> add = {};  // or no data; may be f32
   Plane<float> f32 = {};        // s
   double* squares = nullptr;    // [rows / 16, 16]: squares of s are added, 16 rows each
-  Plane<bf16> rounded = {};     // s rounded, and then turned
-  AmxTurn turn = {};
+  Plane<bf16> rounded = {};     // s rounded, and then rotated
+  Rotary rotary = {};
   Plane<bf16> gelu = {};  // GELU(s rounded)
-  // Whole lines go past the cache: for results so large that they would leave it before they are
+  // Whole lines bypass the cache: for results so large that they would leave it before they are
   // read. Lines that are stored without having been fetched do not hold up the loads of operands.
   bool stream = false;
 };
@@ -56,11 +64,11 @@ inline __m512 Gelu(__m512 x) {
   return _mm512_sub_ps(_mm512_max_ps(_mm512_setzero_ps(), x), tail);
 }
 
-// 16 values at neighbouring columns, turned as rotary.cc does it, to the same bits.
-inline __m512 Turned(__m512 x, const float* turn) {
+// 16 values at neighboring columns, rotated as by rotary.cc, to the same bits.
+inline __m512 Rotate(__m512 x, const float* row) {
   const __m512 sign =
       _mm512_castsi512_ps(_mm512_set1_epi64(0x3F800000BF800000));  // -1, 1, -1, 1...
-  const __m512 angles = _mm512_loadu_ps(turn);
+  const __m512 angles = _mm512_loadu_ps(row);
   const __m512 sine = _mm512_mul_ps(_mm512_movehdup_ps(angles), sign);
   const __m512 other = _mm512_permute_ps(x, 0xB1);
   return _mm512_fmadd_ps(other, sine, _mm512_mul_ps(x, _mm512_moveldup_ps(angles)));
@@ -69,12 +77,12 @@ inline __m512 Turned(__m512 x, const float* turn) {
 // A finished block of sums, up to kMostRows x 32, that goes to its target while the tile unit
 // computes the next one.
 template <Form kForm>
-class OutputBeside {
+class OverlappedEpilogue {
  public:
-  OutputBeside() = default;
+  OverlappedEpilogue() = default;
   // `calls` of Rows() will follow, and then Finish().
-  OutputBeside(const float* sums, int64_t row, int64_t rows, int64_t column, int64_t calls,
-               const Target& target)
+  OverlappedEpilogue(const float* sums, int64_t row, int64_t rows, int64_t column, int64_t calls,
+                     const Target& target)
       : sums_(sums), rows_(rows), portion_(DivUp(rows, calls)) {
     const int64_t cols = std::min(kBlock, target.n - column);
     mask_ = FirstLanes32(cols);
@@ -92,12 +100,12 @@ class OutputBeside {
       gelu_ = target.gelu.At(row, column);
       stride_ = target.gelu.stride;
     }
-    if (kForm == Form::kBf16Turned && column < target.turn.columns) {
-      const AmxTurn& turn = target.turn;
-      time_ = turn.time;
+    if (kForm == Form::kBf16Rotary && column < target.rotary.columns) {
+      const Rotary& rotary = target.rotary;
+      time_ = rotary.time;
       position_ = row % time_;
-      head_size_ = turn.head_size;
-      turn_ = turn.table + column % head_size_;
+      head_size_ = rotary.head_size;
+      angles_ = rotary.table + column % head_size_;
     }
     if (target.add.data != nullptr) {
       add_ = target.add.At(row, column);
@@ -119,8 +127,8 @@ class OutputBeside {
 
  private:
   static constexpr bool kF32 = kForm == Form::kF32 || kForm == Form::kF32Squared;
-  static constexpr bool kTurned = kForm == Form::kBf16Turned;
-  static constexpr bool kRounded = kTurned || kForm == Form::kBf16 || kForm == Form::kBf16AndGelu;
+  static constexpr bool kRotary = kForm == Form::kBf16Rotary;
+  static constexpr bool kRounded = kRotary || kForm == Form::kBf16 || kForm == Form::kBf16AndGelu;
   static constexpr bool kGelu = kForm == Form::kGelu || kForm == Form::kBf16AndGelu;
   static constexpr int64_t kAddAhead = 8;  // rows
 
@@ -154,10 +162,10 @@ class OutputBeside {
     // GELU and rotation are those of the rounded sums, so that the bits are those of separate
     // passes.
     __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-    if (kTurned && turn_ != nullptr) {
-      const float* turn = turn_ + position_ * head_size_;
-      low = Turned(Expand(_mm512_castsi512_si256(rounded)), turn);
-      high = Turned(Expand(_mm512_extracti64x4_epi64(rounded, 1)), turn + 16);
+    if (kRotary && angles_ != nullptr) {
+      const float* angles = angles_ + position_ * head_size_;
+      low = Rotate(Expand(_mm512_castsi512_si256(rounded)), angles);
+      high = Rotate(Expand(_mm512_extracti64x4_epi64(rounded, 1)), angles + 16);
       rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
       if (++position_ == time_) position_ = 0;
     }
@@ -199,7 +207,7 @@ class OutputBeside {
   bf16* rounded_ = nullptr;
   bf16* gelu_ = nullptr;
   const float* add_ = nullptr;
-  const float* turn_ = nullptr;  // at position 0; null where these columns are not turned
+  const float* angles_ = nullptr;  // at position 0; null where these columns are not rotated
   int64_t position_ = 0, time_ = 0, head_size_ = 0;
   __mmask32 mask_ = 0;
   bool stream_ = false;
@@ -211,4 +219,4 @@ class OutputBeside {
 }  // namespace
 }  // namespace denseformer
 
-#endif  // DENSEFORMER_KERNELS_GEMM_GEMM_AMX_OUTPUT_INL_H_
+#endif  // DENSEFORMER_KERNELS_GEMM_GEMM_AMX_EPILOGUE_INL_H_
