@@ -20,9 +20,10 @@ set(MAY_perf infer train)
 set(MAY_chart base)
 set(MAY_analysis perf chart)
 set(MAY_serve infer)
-set(MAY_cli analysis serve)
+set(MAY_sweep analysis train chart)
+set(MAY_cli sweep analysis serve)
 set(MAY_addons kernels)
-set(FOLDERS base tensor kernels model data io dist train infer perf chart analysis serve cli addons)
+set(FOLDERS base tensor kernels model data io dist train infer perf chart analysis sweep serve cli addons)
 
 # Libraries with one user: header => files (as regular expressions) that may include it.
 set(ONLY

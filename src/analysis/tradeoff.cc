@@ -81,6 +81,14 @@ void AddIfUseful(ScatterChart chart, std::vector<Chart>& charts) {
 
 }  // namespace
 
+double ForwardRate(const std::vector<Json>& benches, const ModelConfig& model) {
+  return RateOf(benches, kForward, model);
+}
+
+double TrainingRate(const std::vector<Json>& benches, const ModelConfig& model) {
+  return RateOf(benches, kTraining, model);
+}
+
 bool HasSpeedOf(const Json& bench, const RunData& run) {
   const auto has = [&](const char* title) {
     return std::isfinite(RateOf({bench}, title, run.config));

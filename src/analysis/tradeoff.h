@@ -10,6 +10,11 @@
 
 namespace denseformer {
 
+// Forward passes, and training steps, per second that a benchmark measured for the width, depth and
+// pattern of a model; NaN where there is none.
+double ForwardRate(const std::vector<nlohmann::ordered_json>& benches, const ModelConfig& model);
+double TrainingRate(const std::vector<nlohmann::ordered_json>& benches, const ModelConfig& model);
+
 // Whether a benchmark has a speed for this run: a whole pass of its width, depth and pattern.
 bool HasSpeedOf(const nlohmann::ordered_json& bench, const RunData& run);
 

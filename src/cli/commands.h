@@ -15,6 +15,7 @@ void AddGenerate(CLI::App& app, CommonOptions& common);
 void AddImport(CLI::App& app, CommonOptions& common);
 void AddInfo(CLI::App& app, CommonOptions& common);
 void AddReport(CLI::App& app, CommonOptions& common);
+void AddSweep(CLI::App& app, CommonOptions& common);
 void AddTokenizer(CLI::App& app, CommonOptions& common);
 void AddTrain(CLI::App& app, CommonOptions& common);
 
@@ -28,6 +29,7 @@ inline constexpr Command kCommands[] = {
     {"analyze", "The paper's studies of trained models: weights, similarity, pruning, spectra",
      AddAnalyze},
     {"report", "One HTML page that compares runs: tables, curves, heat maps, samples", AddReport},
+    {"sweep", "Experiments: trains a grid of runs, and makes tables and charts of them", AddSweep},
     {"bench", "How fast kernels and passes are, and how close to the limits", AddBench},
     {"import", "A PyTorch or safetensors checkpoint becomes a run", AddImport},
     {"export", "The weights of a run as safetensors for other programs", AddExport},
