@@ -3,15 +3,11 @@
 // Blocks are numbered 1..d. X_0 is the embedding, X_i the output of block i, Y_i what block i + 1
 // reads and Y_d what the final LayerNorm reads. The module after block i gives
 //   Y_i = sum over j in S_i of alpha_ij X_j;   where there is no module, Y_i = X_i.
-// The one answer for model, kernels, parameter counts, checkpoints and plots.
+// The one answer for model, kernels, parameter counts, checkpoints and plots. With which weights
+// alpha_ij is not its business.
 //
-//   spec          modules after                 S_i
-//   none          nowhere
-//   KxP           every i that P divides        { j <= i : j = i mod K }
-//   grouped:KxP   every i that P divides        multiples of P: { qP : q <= i/P, q = i/P mod K }
-//   last:K        every i                       { 0 } and the last K outputs up to i
-//   final         only i = d                    { 0..d }
-//   custom        rows of a 0/1 mask that are not empty
+// A spec names a pattern, such as "none" or "KxP": a module after every i that P divides, with
+// S_i = { j <= i : j = i mod K }. DepthPattern::Forms() and docs/options.md describe every form.
 #ifndef DENSEFORMER_DEPTH_PATTERN_H_
 #define DENSEFORMER_DEPTH_PATTERN_H_
 
@@ -31,11 +27,14 @@ class DepthPattern {
   // gives for a custom pattern). Throws Error (kUsage) that says what would be right.
   static DepthPattern Parse(std::string_view spec, int depth);
 
-  // From the text of a mask file: d lines (one a block, from block 1) of up to d + 1 digits 0/1
+  // From the text of a mask file: d lines (one per block, from block 1) of up to d + 1 digits 0/1
   // (column j = source X_j; spaces and commas between digits, empty lines and lines from '#' are
   // ignored; missing digits at the end are 0). Line i must have nothing beyond column i; a line
   // with any source must have X_i itself. Throws Error (kInvalid) that names the line.
   static DepthPattern FromMask(std::string_view text, int depth, std::string_view file_name);
+
+  // A Markdown table of the forms of a spec.
+  static std::string Forms();
 
   int depth() const { return depth_; }
   // The spec, such that Parse(ToString(), depth()) gives this pattern again.
@@ -55,7 +54,7 @@ class DepthPattern {
   int module_count() const;
   int64_t weight_count() const;
 
-  // A drawing as text: a row a module, a column a source.
+  // A drawing as text: one row per module, one column per source.
   std::string Picture() const;
 
   bool operator==(const DepthPattern& other) const { return sources_ == other.sources_; }

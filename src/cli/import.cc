@@ -10,6 +10,7 @@
 #include "data/tokenizer_files.h"
 #include "io/import_export.h"
 #include "io/run_directory.h"
+#include "model/depth_forms.h"
 
 namespace denseformer {
 namespace {
@@ -67,8 +68,8 @@ void AddImport(CLI::App& app, CommonOptions& common) {
       ->required();
   app.add_option("-o,--output", call->run, "Run directory to make")->required();
   app.add_option("--dwa", call->options.dwa,
-                 "Depth pattern (none, KxP, grouped:KxP, last:K, final, or a mask file): turns a "
-                 "plain Transformer into a DenseFormer with identity weights");
+                 "Depth pattern (" + DepthFormList() +
+                     "): makes a plain Transformer a DenseFormer with identity weights");
   app.add_option("--config", call->options.config,
                  "JSON of the configuration; default: summary.json or config.json beside the file");
   app.add_option("--set", call->options.sets, "A value of the configuration, such as n_head=12")

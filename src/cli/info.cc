@@ -13,6 +13,7 @@
 #include "denseformer/depth_pattern.h"
 #include "io/run_directory.h"
 #include "model/config_fields.h"
+#include "model/depth_forms.h"
 #include "model/mask_file.h"
 #include "model/parameters.h"
 #include "model/summary.h"
@@ -214,9 +215,9 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
   app.add_option("RUN", options->run, "Run directory");
   app.add_option("--preset", options->preset,
                  "Instead of a run: " + Join(ModelConfig::PresetNames(), ", "));
-  app.add_option("--dwa", options->dwa,
-                 "Depth pattern of the preset: none, KxP, grouped:KxP, last:K, final, or a file "
-                 "with a 0/1 mask, a line a block");
+  app.add_option(
+      "--dwa", options->dwa,
+      "Depth pattern of the preset: " + DepthFormList() + " (one line of 0 and 1 per block)");
   app.add_flag("--gains", options->gains, "Learned gains on the residual connections");
   app.add_option("--batch-size", options->batch_size, "Sequences of a pass, for the memory")
       ->check(WholeNumber(1, int64_t{1} << 20))

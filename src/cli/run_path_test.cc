@@ -39,6 +39,29 @@ class RunPathTest : public testing::Test {
   const std::string run_ = scratch_ / "run";
 };
 
+// Runs are often named after their patterns, and users work among them.
+TEST_F(RunPathTest, NamesOfPatternsAreNoMaskFiles) {
+  const std::string here = "cd " + scratch_.path() + " &&";
+  std::filesystem::create_directories(scratch_ / "none");
+  WriteFileAtomic(scratch_ / "2x2", "not a mask\n");
+  WriteFileAtomic(scratch_ / "last:2", "not a mask\n");
+  const auto run = [&](const std::vector<std::string>& arguments) {
+    const ProgramResult result = RunProgram(arguments, "", here);
+    EXPECT_EQ(result.status, 0) << arguments[0] << " " << arguments[1] << ": " << result.err;
+  };
+  const std::vector<std::string> common = {"--preset", "test",      "--data", data_,
+                                           "--quiet",  "--threads", "1"};
+  for (const std::string dwa : {"1x1", "2x2", "none", "last:2"}) {
+    const std::string name = dwa == "1x1" ? dwa : "run-" + dwa;
+    std::vector<std::string> train = {"train", name, "--dwa", dwa, "--steps", "2"};
+    train.insert(train.end(), common.begin(), common.end());
+    run(train);
+    run({"eval", name, "--max-tokens", "50"});
+    run({"train", name, "--resume", "--steps", "3", "--force", "steps", "--quiet"});
+    run({"info", "--preset", "test", "--dwa", dwa});
+  }
+}
+
 TEST_F(RunPathTest, AFileIsNoRun) {
   const std::string file = scratch_ / "file";
   WriteFileAtomic(file, "text");

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "io/foreign_weights.h"
 #include "model/config_fields.h"
+#include "model/mask_file.h"
 
 namespace denseformer {
 namespace {
@@ -188,6 +189,7 @@ void AddSets(const std::vector<std::string>& sets, Values& values) {
 ModelConfig ForeignConfig(const ForeignWeights& weights, const ForeignNaming& naming,
                           const std::vector<std::string>& sets, const std::string& dwa) {
   Values values = FromJson(weights);
+  const std::string stored_dwa = values.count("dwa") > 0 ? values["dwa"] : "";
   AddSets(sets, values);
   AddFromTensors(weights, naming, values);
   if (!dwa.empty()) values["dwa"] = dwa;
@@ -205,10 +207,7 @@ ModelConfig ForeignConfig(const ForeignWeights& weights, const ForeignNaming& na
     }
   });
   if (values.count("dwa") == 0) config.dwa = PatternFromTensors(weights, naming, config);
-  if (!config.dwa.starts_with("mask:") && FileExists(config.dwa)) {
-    config.dwa =
-        DepthPattern::FromMask(ReadFile(config.dwa), config.n_layer, config.dwa).ToString();
-  }
+  if (config.dwa != stored_dwa) config.dwa = ResolveDepthPattern(config.dwa, config.n_layer);
   config.Validate();
   return config;
 }

@@ -18,7 +18,7 @@ void VisitFields(Config& config, Visitor&& visit) {
   visit("seq_len", config.seq_len, "longest sequence in tokens");
   visit("bias", config.bias, "biases in LayerNorm and linear layers");
   visit("gains", config.gains, "learned gains on the residual connections");
-  visit("dwa", config.dwa, "depth pattern: none, KxP, grouped:KxP, last:K, final, mask:ROWS");
+  visit("dwa", config.dwa, "depth pattern (depth_pattern.h)");
 }
 
 }  // namespace denseformer

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/testing.h"
+#include "model/depth_forms.h"
 
 namespace denseformer {
 namespace {
@@ -147,8 +148,8 @@ TEST(DepthPatternTest, MaskFile) {
 
 TEST(DepthPatternTest, WrongMasksNameTheLine) {
   const std::tuple<const char*, const char*> cases[] = {
-      {"11\n111\n", "m.txt: 2 rows, expected 3 (one a block)"},
-      {"", "m.txt: 0 rows, expected 3 (one a block)"},
+      {"11\n111\n", "m.txt: 2 rows, expected 3 (one per block)"},
+      {"", "m.txt: 0 rows, expected 3 (one per block)"},
       {"11\n# note\n111\n1111\n11111\n", "m.txt:5: more rows than the 3 blocks of the model"},
       {"11\n1101\n1111\n",
        "m.txt:2: block 2 cannot read X_3: only outputs up to X_2 exist (the mask must be lower "
@@ -165,6 +166,29 @@ TEST(DepthPatternTest, WrongMasksNameTheLine) {
             "mask:2: block 2 must read its own output X_2 where it reads anything");
   EXPECT_EQ(ErrorOf([] { DepthPattern::FromMask("11", 0, "m.txt"); }),
             "m.txt: depth is 0, expected at least 1");
+}
+
+// Every row of the table parses what it stands for, and appears in help and docs.
+TEST(DepthPatternTest, FormsAreOneTable) {
+  const std::string list = DepthFormList(), table = DepthPattern::Forms();
+  for (const DepthForm& form : DepthForms()) {
+    std::string spec(form.form);
+    if (const size_t k = spec.find('K'); k != std::string::npos) spec[k] = '2';
+    if (const size_t p = spec.find('P'); p != std::string::npos) spec[p] = '3';
+    if (const size_t rows = spec.find("ROWS"); rows != std::string::npos) {
+      spec.replace(rows, 4, "11/000/0001/00000/100001/0000000");
+    }
+    const auto match = MatchDepthForm(spec, 6);
+    ASSERT_TRUE(match.has_value()) << spec;
+    EXPECT_EQ(match->form->form, form.form);
+    EXPECT_EQ(DepthPattern::Parse(spec, 6).ToString(), spec);
+    EXPECT_NE(table.find("| `" + std::string(form.form) + "` |"), std::string::npos);
+    const bool listed = list.find(form.form) != std::string::npos;
+    EXPECT_EQ(listed, !form.form.starts_with("mask:")) << form.form;
+  }
+  EXPECT_FALSE(MatchDepthForm("2x3x", 6).has_value());
+  // The form alone decides, not the depth.
+  EXPECT_TRUE(MatchDepthForm("4x50", 6).has_value());
 }
 
 TEST(DepthPatternTest, Picture) {

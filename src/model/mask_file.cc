@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "denseformer/depth_pattern.h"
+#include "model/depth_forms.h"
 
 namespace denseformer {
 namespace {
@@ -15,14 +16,12 @@ constexpr size_t kMostBytes = size_t{64} << 20;
 }  // namespace
 
 std::string ResolveDepthPattern(const std::string& given, int depth) {
+  if (MatchDepthForm(given, depth)) return DepthPattern::Parse(given, depth).ToString();
   std::error_code ignored;
-  try {
-    return DepthPattern::Parse(given, depth).ToString();
-  } catch (const Error& error) {
-    if (!std::filesystem::is_regular_file(given, ignored)) {
-      const bool path = given.find_first_of("/.") != std::string::npos;
-      Throw(error.code(), "{}{}", error.what(), path ? "; there is no file of that name" : "");
-    }
+  if (!std::filesystem::is_regular_file(given, ignored)) {
+    const bool path = given.find_first_of("/.") != std::string::npos;
+    Throw(ErrorCode::kUsage, "depth pattern '{}': expected {}{}", given, DepthFormList(),
+          path ? "; there is no file of that name" : "");
   }
   return DepthPattern::FromMask(ReadFile(given, kMostBytes), depth, given).ToString();
 }

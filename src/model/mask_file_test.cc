@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/file.h"
 #include "base/testing.h"
 
@@ -19,7 +21,24 @@ TEST(MaskFileTest, FileBecomesASpec) {
   WriteFileAtomic(scratch / "m", "# two blocks\n1 1\n0 0 0\n");
   EXPECT_EQ(ResolveDepthPattern(scratch / "m", 2), "mask:11/000");
   EXPECT_EQ(ErrorOf([&] { ResolveDepthPattern(scratch / "m", 3); }),
-            scratch / "m" + ": 2 rows, expected 3 (one a block)");
+            scratch / "m" + ": 2 rows, expected 3 (one per block)");
+}
+
+// A file of that name changes nothing, not even where the spec does not suit the model.
+TEST(MaskFileTest, SpecsComeBeforeFiles) {
+  const TemporaryDirectory scratch;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch.path());
+  WriteFileAtomic("1x1", "11\n000\n");
+  WriteFileAtomic("1x9", "11\n000\n");
+  std::filesystem::create_directory("none");
+  EXPECT_EQ(ResolveDepthPattern("1x1", 2), "1x1");
+  EXPECT_EQ(ResolveDepthPattern("none", 2), "none");
+  EXPECT_EQ(ErrorOf([] { ResolveDepthPattern("1x9", 2); }),
+            "depth pattern '1x9': period P = 9 is larger than the depth 2, so there would be no "
+            "module");
+  EXPECT_EQ(ResolveDepthPattern("./1x1", 2), "mask:11/000");
+  std::filesystem::current_path(before);
 }
 
 TEST(MaskFileTest, NeitherSpecNorFile) {

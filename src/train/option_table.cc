@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "model/config_fields.h"
+#include "model/depth_forms.h"
 #include "train/options.h"
 
 namespace denseformer {
@@ -134,7 +135,7 @@ class TableBuilder {
         Integer<int>(key, flag, field, 1, 1 << 24, kCourse, help);
       } else {
         Text(key, flag, field, {}, kCourse,
-             name == "dwa" ? std::string(help) + ", or the path of a mask file" : help);
+             name == "dwa" ? "depth pattern: " + DepthFormList() : std::string(help));
       }
     });
   }

@@ -8,9 +8,9 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "denseformer/depth_pattern.h"
+#include "model/mask_file.h"
 
 namespace denseformer {
 namespace {
@@ -71,20 +71,21 @@ std::string TakePreset(Assignments& assignments) {
   return preset;
 }
 
-// A pattern given as the path of a mask file becomes the pattern itself, so that the run does not
-// depend on the file.
-void ResolveMaskFile(ModelConfig& model) {
-  if (!model.dwa.starts_with("mask:") && FileExists(model.dwa)) {
-    const std::string text = ReadFile(model.dwa, size_t{1} << 26);
-    model.dwa = DepthPattern::FromMask(text, model.n_layer, model.dwa).ToString();
-  }
+bool GivesPattern(const Assignments& assignments) {
+  return std::any_of(assignments.begin(), assignments.end(), [](const auto& assignment) {
+    return FindOption("", assignment.first).key == "model.dwa";
+  });
 }
 
 void AssignAll(TrainOptions& options, const Assignments& file, const OptionSources& sources) {
   Assign(options, file, sources.toml_name);
   Assign(options, sources.sets, "--set");
   Assign(options, sources.flags, "");
-  ResolveMaskFile(options.model);
+  // What the run stored is a spec already: it is not looked up among the files of the directory
+  // that the program runs in.
+  if (GivesPattern(file) || GivesPattern(sources.sets) || GivesPattern(sources.flags)) {
+    options.model.dwa = ResolveDepthPattern(options.model.dwa, options.model.n_layer);
+  }
   if (options.precision == "auto") options.precision = HasFastBf16() ? "bf16" : "fp32";
   options.Validate();
 }
@@ -152,6 +153,15 @@ TrainOptions ResolveOptions(const OptionSources& sources) {
   return options;
 }
 
+TrainOptions ParseStoredOptions(std::string_view toml, std::string_view name) {
+  Assignments file = ParseToml(toml, name);
+  const std::string preset = TakePreset(file);
+  TrainOptions options = PresetOptions(preset.empty() ? "tiny" : preset);
+  Assign(options, file, name);
+  options.Validate();
+  return options;
+}
+
 TrainOptions ResolveResumed(const TrainOptions& stored, const OptionSources& sources,
                             const std::vector<std::string>& forced) {
   std::set<std::string> allowed;
@@ -206,6 +216,8 @@ std::string OptionsDocument() {
     text += fmt::format("| `{}` | `{}` | {} | `{}` | {} | {} |\n", row.key, row.flag, row.type,
                         row.get(defaults), row.course ? "yes" : "", row.help);
   }
+  text += "\n## Depth patterns\n\nWhat `model.dwa` may be, or the path of a mask file:\n\n";
+  text += DepthPattern::Forms();
   return text;
 }
 

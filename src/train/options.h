@@ -127,6 +127,9 @@ struct OptionSources {
 // Options of a new run. Precision "auto" becomes what this CPU is fast at.
 TrainOptions ResolveOptions(const OptionSources& sources);
 
+// The options that ToToml stored: nothing in them is resolved again, neither files nor the CPU.
+TrainOptions ParseStoredOptions(std::string_view toml, std::string_view name);
+
 // Options of a resumed run: `stored` changed by the sources. A changed option that decides the
 // course is refused (kUsage, naming all of them) unless `forced` names it.
 TrainOptions ResolveResumed(const TrainOptions& stored, const OptionSources& sources,

@@ -392,10 +392,7 @@ TrainOptions ReadStoredOptions(const std::string& run) {
           "--resume",
           run, kOptionsFile);
   }
-  OptionSources sources;
-  sources.toml = ReadFile(path);
-  sources.toml_name = path;
-  return ResolveOptions(sources);
+  return ParseStoredOptions(ReadFile(path), path);
 }
 
 }  // namespace denseformer
