@@ -23,7 +23,7 @@ inline constexpr Command kCommands[] = {
     {"info", "What a model is: parameters, depth pattern, FLOPs, memory", AddInfo},
     {"tokenizer", "Learn, import and use a byte-level BPE tokenizer", AddTokenizer},
     {"data", "Turn text into token files, and look into token files", AddData},
-    {"train", "Train a model; stop it and go on with it", AddTrain},
+    {"train", "Train a model; stop it and resume it", AddTrain},
     {"eval", "Loss, perplexity and accuracy of a run over a token stream", AddEval},
     {"generate", "Text from a trained model", AddGenerate},
     {"analyze", "The paper's studies of trained models: weights, similarity, pruning, spectra",

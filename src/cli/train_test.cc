@@ -108,7 +108,7 @@ TEST_F(TrainCommandTest, SurvivesKillsAtRandomMoments) {
         break;
       }
       ++killed;
-      // Before the options are written there is nothing to go on with.
+      // Before the options are written there is nothing to resume.
       if (FileExists(run + "/train.toml")) call = Resume(run);
       if (killed >= kills) {
         ASSERT_EQ(RunProgram(call).status, 0);
@@ -228,7 +228,7 @@ TEST_F(TrainCommandTest, WrongCallsGetOneLine) {
       {{"train", run, "--data", data_, "--preset", "test"}, 2, "holds a run already"},
       {{"train", run, "--resume", "--lr", "7"}, 2, "optimizer.lr (7.0, was 0.01)"},
       {{"train", run, "--resume", "--steps", "2", "--force", "steps"}, 2, "beyond train.steps"},
-      {{"train", scratch_ / "none", "--resume"}, 1, "no run to go on with"},
+      {{"train", scratch_ / "none", "--resume"}, 1, "nothing to resume"},
       {{"train", run + "/checkpoints", "--resume"}, 1, "did you mean"},
       {{"train", ListCheckpoints(run).back().path, "--resume"}, 2, "is a checkpoint; give its run"},
       {{"eval", scratch_ / "none"}, 1, "none"},
@@ -291,7 +291,7 @@ TEST_F(TrainCommandTest, DryRunWritesNothing) {
 TEST_F(TrainCommandTest, RecomputeSaysWhatItCosts) {
   const std::vector<std::string> call = {"train", scratch_ / "run", "--preset", "test", "--data",
                                          data_,   "--steps",        "2"};
-  const auto note = "% more operations a step, ";
+  const auto note = "% more operations per step, ";
   std::vector<std::string> recompute = call;
   recompute[1] += "-recompute";
   recompute.push_back("--recompute");

@@ -1,14 +1,12 @@
 // The memory of a pass through the model, planned once for the largest batch.
 //
-// Evaluation keeps one set of block activations and reuses it for every block; training keeps a set
-// a block for the backward pass, or one set as well where the backward pass recomputes it block by
-// block from Y_{i-1}, which is always kept. Depth outputs:
-//   y(i)        Y_i, fp32: what block i + 1 reads; X_i is made in the same place where depth i has
-//   no
-//               module, or where the history holds bf16 copies
-//   history(i)  X_i as later averages read it: in bf16 a copy, in fp32 a place of its own where
-//   depth i
-//               has a module, else y(i) itself; empty where nobody reads it
+// Evaluation keeps one set of block activations and reuses it for every block; training keeps one
+// set per block for the backward pass, or a single one where the backward pass recomputes it block
+// by block from Y_{i-1}, which is always kept. Depth outputs:
+//   y(i)        Y_i, fp32: what block i + 1 reads; X_i is computed in the same buffer where depth i
+//               has no module, or where the history holds bf16 copies
+//   history(i)  X_i as later averages read it: in bf16 a copy, in fp32 a buffer of its own where
+//               depth i has a module, else y(i) itself; empty where no module reads it
 #ifndef DENSEFORMER_MODEL_ACTIVATIONS_H_
 #define DENSEFORMER_MODEL_ACTIVATIONS_H_
 

@@ -1,5 +1,7 @@
 // The backward pass: the forward pass (forward.cc) in reverse, each call the partner of one there.
 // The gradient of a is da; activations.dx carries the gradient of the stream from block to block.
+#include "model/backward.h"
+
 #include <algorithm>
 
 #include "kernels/attention/attention.h"
@@ -10,13 +12,11 @@
 #include "kernels/residual_norm.h"
 #include "kernels/rotary.h"
 #include "model/head.h"
-#include "model/passes.h"
 
 namespace denseformer {
 namespace {
 
-// Before a pass whose gradients replace the old ones. Those of matrices are stored by the products
-// that make them; the others are added up from 0.
+// Gradients of matrices are stored by the GEMMs that compute them; the others are summed from 0.
 void ClearVectorGradients(const Model& model) {
   const std::span<float> gradients = model.gradients();
   for (const Parameter& p : model.table().all()) {
@@ -37,9 +37,8 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gra
   const PackedBlock& packed = model.packed(i);
   const int heads = model.config().n_head;
   BlockActivations& b = a.block(i);
-  // Gradients of y = x W^T + bias for W and the bias.
-  const auto parameters = [gradients, &a](const Tensor& dy, const Tensor& x, const Tensor& dweight,
-                                          const Tensor& dbias) {
+  const auto weight_backward = [gradients, &a](const Tensor& dy, const Tensor& x,
+                                               const Tensor& dweight, const Tensor& dbias) {
     double squares;
     LinearBackwardWeight(dy, x, dweight, /*add=*/gradients == Gradients::kAdd, &squares);
     a.matrix_squares += squares;
@@ -48,10 +47,10 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gra
 
   ResidualBackward(a.dx, b.x_mid, w.gain_mlp, PlaceDropout(dropout, i, DropoutPlace::kMlp),
                    {a.dx, a.delta, dw.gain_mlp, a.scratch});
-  parameters(a.delta, b.gelu, dw.mlp_proj_weight, dw.mlp_proj_bias);
+  weight_backward(a.delta, b.gelu, dw.mlp_proj_weight, dw.mlp_proj_bias);
   LinearBackwardInput(a.delta, packed.mlp_proj, a.dfc);
   GeluBackward(b.fc, a.dfc, a.dfc);
-  parameters(a.dfc, b.ln_2, dw.fc_weight, dw.fc_bias);
+  weight_backward(a.dfc, b.ln_2, dw.fc_weight, dw.fc_bias);
   LinearBackwardInput(a.dfc, packed.fc, a.dnorm);
   ResidualNormGradients middle;  // ln_2 = LayerNorm(x_mid), x_mid = gain * Y_{i-1} + delta
   middle.dout = a.dnorm;
@@ -71,12 +70,12 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gra
   middle.scratch = a.scratch;
   ResidualNormBackward(middle);
 
-  parameters(a.delta, b.attention, dw.proj_weight, dw.proj_bias);
+  weight_backward(a.delta, b.attention, dw.proj_weight, dw.proj_bias);
   LinearBackwardInput(a.delta, packed.proj, a.dnorm);
   AttentionBackward(b.qkv, b.attention, b.lse, a.dnorm.Reshape(b.attention.shape()), heads,
                     PlaceDropout(dropout, i, DropoutPlace::kAttention), a.dqkv);
   RotaryBackward(a.rotary, heads, a.dqkv);
-  parameters(a.dqkv, b.ln_1, dw.qkv_weight, dw.qkv_bias);
+  weight_backward(a.dqkv, b.ln_1, dw.qkv_weight, dw.qkv_bias);
   LinearBackwardInput(a.dqkv, packed.qkv, a.dnorm);
   LayerNormBackward(a.dnorm, a.y(i - 1), w.ln_1_weight, b.ln_1_mean, b.ln_1_rstd,
                     {a.dx, DyPlace(model, i - 1, a), dw.ln_1_weight, dw.ln_1_bias, a.scratch});
@@ -93,28 +92,46 @@ double ForwardBackward(const Model& model, const Batch& batch, const DropoutOpti
                        float scale, Gradients gradients, Activations& a) {
   DF_CHECK(a.training());
   if (batch.targets.empty()) Throw(ErrorCode::kInvalid, "batch: targets are needed for a loss");
-  ForwardToNorm(model, batch, dropout, a, {});
+  ForwardSequences(model, batch, dropout, a, {});
   const int64_t targets = CountTargets(batch.targets);
   const std::span<float> losses = std::span<float>(a.losses).first(a.rows());
-  const int depth = model.config().n_layer;
-  const ModelTensors& dw = model.gradient_tensors();
 
-  if (gradients == Gradients::kReplace) ClearVectorGradients(model);
-  a.matrix_squares = 0;
+  StartBackward(model, gradients, a);
   HeadForwardBackward(model, a, batch.targets,
                       targets > 0 ? scale / static_cast<float>(targets) : 0.0f, gradients, losses);
+  HeadNormBackward(model, a);
+  BlocksBackward(model, {1, model.config().n_layer}, dropout, gradients, a);
+  InputBackward(model, batch.tokens, dropout, a);
+  return MeanLoss(losses, targets);
+}
+
+void StartBackward(const Model& model, Gradients gradients, Activations& a) {
+  if (gradients == Gradients::kReplace) ClearVectorGradients(model);
+  a.matrix_squares = 0;
+}
+
+void HeadNormBackward(const Model& model, Activations& a) {
+  const int depth = model.config().n_layer;
+  const ModelTensors& dw = model.gradient_tensors();
   LayerNormBackward(a.dnorm, a.y(depth), model.tensors().ln_f_weight, a.ln_f_mean, a.ln_f_rstd,
                     {Tensor(), DyPlace(model, depth, a), dw.ln_f_weight, dw.ln_f_bias, a.scratch});
-  for (int i = depth; i >= 1; --i) {
+}
+
+void BlocksBackward(const Model& model, BlockRange range, const DropoutOptions& dropout,
+                    Gradients gradients, Activations& a) {
+  for (int i = range.last; i >= range.first; --i) {
     DepthBackward(i, a);
-    // The forward pass ended with the last block, so its activations are still there.
-    if (a.recompute() && i < depth) RecomputeBlock(model, i, dropout, a);
+    // The forward pass ended with block `last`, so its activations are still there.
+    if (a.recompute() && i < range.last) RecomputeBlock(model, i, dropout, a);
     BlockBackward(model, i, dropout, gradients, a);
   }
+}
+
+void InputBackward(const Model& model, std::span<const int32_t> tokens,
+                   const DropoutOptions& dropout, Activations& a) {
   DepthBackward(0, a);
   ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.dx);
-  EmbeddingBackward(batch.tokens, a.dx, dw.wte);
-  return MeanLoss(losses, targets);
+  EmbeddingBackward(tokens, a.dx, model.gradient_tensors().wte);
 }
 
 }  // namespace denseformer

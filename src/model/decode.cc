@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "model/passes.h"
+#include "model/forward.h"
 
 namespace denseformer {
 namespace {

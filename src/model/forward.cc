@@ -6,19 +6,17 @@
 #include "kernels/attention/attention.h"
 #include "kernels/boundary.h"
 #include "kernels/convert.h"
-#include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
 #include "kernels/layernorm.h"
 #include "model/head.h"
-#include "model/passes.h"
 
 namespace denseformer {
 namespace {
 
-// Block i up to the last product of its second branch, which is all that its backward pass reads;
-// its first LayerNorm was made with Y_{i-1}.
-void BlockToGelu(const Model& model, int i, const DropoutOptions& dropout, Attend attend,
-                 Activations& a) {
+// Block i up to the input of its last GEMM: all that its backward pass reads. Its first LayerNorm
+// was computed with Y_{i-1}.
+void BlockInnerForward(const Model& model, int i, const DropoutOptions& dropout, Attend attend,
+                       Activations& a) {
   const BlockTensors& w = model.tensors().blocks[i - 1];
   const PackedBlock& packed = model.packed(i);
   BlockActivations& b = a.block(i);
@@ -38,10 +36,10 @@ void BlockToGelu(const Model& model, int i, const DropoutOptions& dropout, Atten
   LinearGeluForward(b.ln_2, packed.fc, w.fc_bias, b.fc, b.gelu);
 }
 
-// Block i up to what its second branch adds to the stream (a.delta).
+// Block i up to what its MLP adds to the residual stream (a.delta).
 void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Attend attend,
                   Activations& a) {
-  BlockToGelu(model, i, dropout, attend, a);
+  BlockInnerForward(model, i, dropout, attend, a);
   LinearForward(a.block(i).gelu, model.packed(i).mlp_proj,
                 model.tensors().blocks[i - 1].mlp_proj_bias, a.delta);
 }
@@ -101,90 +99,59 @@ void DepthForward(const Model& model, int i, const DropoutOptions& dropout, Acti
 
 }  // namespace
 
-void CheckBatch(const Model& model, const Batch& batch) {
-  const ModelConfig& config = model.config();
-  if (batch.sequences < 1 || batch.length < 1 || batch.length > config.seq_len) {
-    Throw(ErrorCode::kInvalid,
-          "batch of {} sequences of {} tokens: expected at least one sequence of 1 to {} tokens "
-          "(the model's seq_len)",
-          batch.sequences, batch.length, config.seq_len);
-  }
-  const size_t rows = static_cast<size_t>(batch.sequences * batch.length);
-  if (batch.tokens.size() != rows || (!batch.targets.empty() && batch.targets.size() != rows)) {
-    Throw(ErrorCode::kInvalid, "batch: {} tokens and {} targets, expected {} x {} of each",
-          batch.tokens.size(), batch.targets.size(), batch.sequences, batch.length);
-  }
-  for (size_t n = 0; n < rows; ++n) {
-    const int32_t token = batch.tokens[n];
-    if (token < 0 || token >= config.vocab_size) {
-      Throw(ErrorCode::kInvalid,
-            "token {} at position {} of sequence {}: expected 0 to {} (the model's vocabulary)",
-            token, n % batch.length, n / batch.length, config.vocab_size - 1);
-    }
-  }
-  for (size_t n = 0; n < batch.targets.size(); ++n) {
-    const int32_t target = batch.targets[n];
-    if (target != kIgnoreTarget && (target < 0 || target >= config.vocab_size)) {
-      Throw(ErrorCode::kInvalid,
-            "target {} at position {} of sequence {}: expected 0 to {}, or {} for none", target,
-            n % batch.length, n / batch.length, config.vocab_size - 1, kIgnoreTarget);
-    }
-  }
+double ForwardLoss(const Model& model, const Batch& batch, Activations& a, std::span<float> losses,
+                   std::span<uint8_t> correct, const DepthObserver& observer) {
+  if (batch.targets.empty()) Throw(ErrorCode::kInvalid, "batch: targets are needed for a loss");
+  ForwardSequences(model, batch, DropoutOptions(), a, observer);
+  const std::span<float> out = losses.empty() ? std::span<float>(a.losses).first(a.rows()) : losses;
+  HeadForward(model, a, batch.targets, out, correct);
+  return MeanLoss(out, CountTargets(batch.targets));
 }
 
-void ForwardRows(const Model& model, std::span<const int32_t> tokens, const DropoutOptions& dropout,
-                 Attend attend, Activations& a, const DepthObserver& observer) {
-  a.averager().StartForward(a.alphas);
-
-  EmbeddingForward(tokens, model.tensors().wte, a.x(0));
-  ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.x(0));
-  DepthForward(model, 0, dropout, a, observer);
-  for (int i = 1; i <= model.config().n_layer; ++i) {
-    BlockForward(model, i, dropout, attend, a);
-    DepthForward(model, i, dropout, a, observer);
-  }
+void ForwardLogits(const Model& model, const Batch& batch, Activations& a, const Tensor& logits,
+                   const DepthObserver& observer) {
+  ForwardSequences(model, batch, DropoutOptions(), a, observer);
+  LinearForward(a.ln_f, model.packed_head(), Tensor(), logits);
 }
 
-void ForwardToNorm(const Model& model, const Batch& batch, const DropoutOptions& dropout,
-                   Activations& a, const DepthObserver& observer) {
+void ForwardSequences(const Model& model, const Batch& batch, const DropoutOptions& dropout,
+                      Activations& a, const DepthObserver& observer) {
   CheckBatch(model, batch);
   a.SetShape(batch.sequences, batch.length);
   ForwardRows(model, batch.tokens, dropout, AttendSequences(model, dropout, a), a, observer);
 }
 
+void ForwardRows(const Model& model, std::span<const int32_t> tokens, const DropoutOptions& dropout,
+                 Attend attend, Activations& a, const DepthObserver& observer) {
+  InputForward(model, tokens, dropout, a, observer);
+  BlocksForward(model, {1, model.config().n_layer}, dropout, attend, a, observer);
+}
+
+void InputForward(const Model& model, std::span<const int32_t> tokens,
+                  const DropoutOptions& dropout, Activations& a, const DepthObserver& observer) {
+  a.averager().StartForward(a.alphas);
+  EmbeddingForward(tokens, model.tensors().wte, a.x(0));
+  ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.x(0));
+  DepthForward(model, 0, dropout, a, observer);
+}
+
+void BlocksForward(const Model& model, BlockRange range, const DropoutOptions& dropout,
+                   Attend attend, Activations& a, const DepthObserver& observer) {
+  for (int i = range.first; i <= range.last; ++i) {
+    BlockForward(model, i, dropout, attend, a);
+    DepthForward(model, i, dropout, a, observer);
+  }
+}
+
+void BlocksForward(const Model& model, BlockRange range, const DropoutOptions& dropout,
+                   Activations& a) {
+  BlocksForward(model, range, dropout, AttendSequences(model, dropout, a), a, {});
+}
+
 void RecomputeBlock(const Model& model, int i, const DropoutOptions& dropout, Activations& a) {
   const BoundaryNorm norm = NextNorm(model, i - 1, a);
   LayerNormForward(a.y(i - 1), norm.weight, norm.bias, norm.out, norm.mean, norm.rstd);
-  BlockToGelu(model, i, dropout, AttendSequences(model, dropout, a), a);
-}
-
-int64_t CountTargets(std::span<const int32_t> targets) {
-  int64_t count = 0;
-  for (int32_t target : targets) count += target != kIgnoreTarget;
-  return count;
-}
-
-double MeanLoss(std::span<const float> losses, int64_t targets) {
-  double sum = 0;
-  for (float loss : losses) sum += loss;
-  return targets > 0 ? sum / static_cast<double>(targets) : 0;
-}
-
-double ForwardLoss(const Model& model, const Batch& batch, Activations& activations,
-                   std::span<float> losses, std::span<uint8_t> correct,
-                   const DepthObserver& observer) {
-  if (batch.targets.empty()) Throw(ErrorCode::kInvalid, "batch: targets are needed for a loss");
-  ForwardToNorm(model, batch, DropoutOptions(), activations, observer);
-  const std::span<float> out =
-      losses.empty() ? std::span<float>(activations.losses).first(activations.rows()) : losses;
-  HeadForward(model, activations, batch.targets, out, correct);
-  return MeanLoss(out, CountTargets(batch.targets));
-}
-
-void ForwardLogits(const Model& model, const Batch& batch, Activations& activations,
-                   const Tensor& logits, const DepthObserver& observer) {
-  ForwardToNorm(model, batch, DropoutOptions(), activations, observer);
-  LinearForward(activations.ln_f, model.packed_head(), Tensor(), logits);
+  BlockInnerForward(model, i, dropout, AttendSequences(model, dropout, a), a);
 }
 
 }  // namespace denseformer

@@ -1,4 +1,9 @@
-// Passes through the model: tokens to loss, tokens to logits, loss to gradients.
+// The forward pass: tokens to loss, tokens to logits. backward.h mirrors it.
+//
+// ForwardLoss and ForwardLogits run whole sequences. Below them the pass comes in parts, for passes
+// on a KV cache (decode.h) and for stages that hold some of the blocks:
+//   InputForward, BlocksForward (1..d), head (head.h)
+// Each part leaves what the next one reads in the activations.
 #ifndef DENSEFORMER_MODEL_FORWARD_H_
 #define DENSEFORMER_MODEL_FORWARD_H_
 
@@ -6,36 +11,20 @@
 #include <functional>
 #include <span>
 
+#include "base/function_ref.h"
 #include "model/activations.h"
+#include "model/batch.h"
+#include "model/dropout_streams.h"
 #include "model/model.h"
 
 namespace denseformer {
 
-// `sequences` rows of `length` tokens. targets[n] is the token that follows tokens[n], or
-// kIgnoreTarget; empty where no loss is asked for.
-struct Batch {
-  std::span<const int32_t> tokens;
-  std::span<const int32_t> targets;
-  int64_t sequences = 0;
-  int64_t length = 0;
-};
-
-// Dropout of a training step; off by default and always off in evaluation.
-struct DropoutOptions {
-  float probability = 0;
-  uint64_t seed = 0;
-  uint64_t step = 0;
-};
-
-// Sees the depth outputs as they are made: X_i and Y_i in fp32 [N, D], for i from 0 to d.
+// Sees the depth outputs as they are computed: X_i and Y_i in fp32 [N, D], for i from 0 to d.
 using DepthObserver = std::function<void(int depth, const Tensor& x, const Tensor& y)>;
 
-// Throws Error (kInvalid) where a token or a target is outside the vocabulary, or a sequence is
-// longer than the model's or the activations' length; the message names the position.
-void CheckBatch(const Model& model, const Batch& batch);
-
 // Mean loss over the targets that are not ignored (0 where there are none). losses [N] and correct
-// [N] (1 where the most probable token is the target) are filled where not empty.
+// [N] (1 where the most probable token is the target) are filled where not empty. Throws what
+// CheckBatch throws.
 double ForwardLoss(const Model& model, const Batch& batch, Activations& activations,
                    std::span<float> losses = {}, std::span<uint8_t> correct = {},
                    const DepthObserver& observer = {});
@@ -44,11 +33,43 @@ double ForwardLoss(const Model& model, const Batch& batch, Activations& activati
 void ForwardLogits(const Model& model, const Batch& batch, Activations& activations,
                    const Tensor& logits, const DepthObserver& observer = {});
 
-// Forward and backward: returns the mean loss; the gradient of (loss * scale) takes the place of
-// model.gradients() or is added to it. Needs a trainable model and activations for training.
-enum class Gradients { kReplace, kAdd };
-double ForwardBackward(const Model& model, const Batch& batch, const DropoutOptions& dropout,
-                       float scale, Gradients gradients, Activations& activations);
+// Tokens to LayerNorm(Y_d) in activations.ln_f over whole sequences; checks the batch.
+void ForwardSequences(const Model& model, const Batch& batch, const DropoutOptions& dropout,
+                      Activations& activations, const DepthObserver& observer);
+
+// Attention of block i: from b.ln_1 by b.qkv to b.attention. The only place where a row has a
+// position and sees other rows, so the only difference between a pass over whole sequences and one
+// on a KV cache.
+using Attend = FunctionRef<void(int i, BlockActivations& b)>;
+
+// Tokens to LayerNorm(Y_d) in activations.ln_f, with the shape that the activations have. Nothing
+// is checked here.
+void ForwardRows(const Model& model, std::span<const int32_t> tokens, const DropoutOptions& dropout,
+                 Attend attend, Activations& activations, const DepthObserver& observer);
+
+// Blocks of a stage, 1 <= first <= last <= d.
+struct BlockRange {
+  int first = 1, last = 1;
+};
+
+// X_0 of the tokens, Y_0, and the LayerNorm of block 1. Starts a pass.
+void InputForward(const Model& model, std::span<const int32_t> tokens,
+                  const DropoutOptions& dropout, Activations& activations,
+                  const DepthObserver& observer);
+
+// Blocks first..last: X_i, Y_i, and the LayerNorm that reads Y_i, from Y_{first-1} and its
+// LayerNorm.
+void BlocksForward(const Model& model, BlockRange range, const DropoutOptions& dropout,
+                   Attend attend, Activations& activations, const DepthObserver& observer);
+
+// The same over whole sequences.
+void BlocksForward(const Model& model, BlockRange range, const DropoutOptions& dropout,
+                   Activations& activations);
+
+// Fills activations.block(i) again from Y_{i-1}, with the same bits as in the forward pass: all
+// that the backward pass of block i reads. activations.delta is overwritten.
+void RecomputeBlock(const Model& model, int i, const DropoutOptions& dropout,
+                    Activations& activations);
 
 }  // namespace denseformer
 

@@ -6,7 +6,6 @@
 #include <span>
 
 #include "model/activations.h"
-#include "model/forward.h"
 #include "model/model.h"
 
 namespace denseformer {

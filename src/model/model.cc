@@ -1,9 +1,17 @@
 #include "model/model.h"
 
 namespace denseformer {
+namespace {
+
+const ModelConfig& Validated(const ModelConfig& config) {
+  config.Validate();
+  return config;
+}
+
+}  // namespace
 
 Model::Model(const ModelConfig& config, DType compute, ModelUse use)
-    : config_((config.Validate(), config)),
+    : config_(Validated(config)),
       pattern_(DepthPattern::Parse(config.dwa, config.n_layer)),
       table_(config_, pattern_),
       compute_(compute),
@@ -14,16 +22,18 @@ Model::Model(const ModelConfig& config, DType compute, ModelUse use)
     gradients_ = Storage(weights_.bytes());
     gradient_tensors_ = table_.Bind(static_cast<float*>(gradients_.data()));
   }
-  auto pack = [&](const Tensor& master) { return PackedWeight(master, compute_); };
+  for (const Parameter& p : table_.all()) {
+    if (p.matrix()) matrices_.emplace_back(ParameterTable::View(p, weights().data()), compute_);
+  }
   for (const BlockTensors& block : tensors_.blocks) {
-    packed_.push_back({pack(block.qkv_weight), pack(block.proj_weight), pack(block.fc_weight),
-                       pack(block.mlp_proj_weight)});
+    packed_.push_back({PackedOf(block.qkv_weight), PackedOf(block.proj_weight),
+                       PackedOf(block.fc_weight), PackedOf(block.mlp_proj_weight)});
   }
-  packed_head_.push_back(pack(tensors_.wte));
-  matrices_.push_back(&packed_head_.front());
-  for (PackedBlock& block : packed_) {
-    matrices_.insert(matrices_.end(), {&block.qkv, &block.proj, &block.fc, &block.mlp_proj});
-  }
+}
+
+const PackedWeight& Model::PackedOf(const Tensor& weight) const {
+  const int64_t offset = weight.f32() - weights().data();
+  return matrices_[static_cast<size_t>(table_.MatrixAt(offset))];
 }
 
 std::span<float> Model::weights() const {
@@ -41,7 +51,7 @@ void Model::Initialize(uint64_t seed) {
 }
 
 void Model::WeightsChanged() {
-  for (PackedWeight* matrix : matrices_) matrix->Refresh();
+  for (PackedWeight& matrix : matrices_) matrix.Refresh();
 }
 
 void Model::ChangeWeights(WeightChange change) {
@@ -51,7 +61,7 @@ void Model::ChangeWeights(WeightChange change) {
       change(p, p.offset, p.offset + p.count());
       continue;
     }
-    PackedWeight& packed = **matrix++;
+    PackedWeight& packed = *matrix++;
     const int64_t columns = packed.in();
     DF_CHECK(packed.out() * columns == p.count());
     packed.Change([&](int64_t first, int64_t last) {

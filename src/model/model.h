@@ -18,16 +18,19 @@ namespace denseformer {
 
 enum class ModelUse { kInference, kTraining };
 
-// Linear layers of one block, ready for products.
+// What a backward pass does with Model::gradients().
+enum class Gradients { kReplace, kAdd };
+
+// Linear layers of one block, packed for GEMM.
 struct PackedBlock {
-  PackedWeight qkv, proj, fc, mlp_proj;
+  const PackedWeight &qkv, &proj, &fc, &mlp_proj;
 };
 
 class Model {
  public:
   // Validates the configuration. Weights are zero until Initialize or a checkpoint fills them.
-  // `compute` is the type that matrix products read; master weights, sums and the residual stream
-  // are fp32 always. Gradients exist with kTraining only.
+  // `compute` is the type that GEMMs read; master weights, sums and the residual stream are always
+  // fp32. Gradients exist with kTraining only.
   Model(const ModelConfig& config, DType compute, ModelUse use);
   Model(Model&&) = default;
 
@@ -37,8 +40,7 @@ class Model {
   DType compute() const { return compute_; }
   bool trainable() const { return use_ == ModelUse::kTraining; }
 
-  // All parameters behind each other, table().buffer_size() floats; the elements between tensors
-  // are 0.
+  // All parameters, contiguous: table().buffer_size() floats; the padding between tensors is 0.
   std::span<float> weights() const;
   std::span<float> gradients() const;
   // The same by name.
@@ -58,9 +60,12 @@ class Model {
   void ChangeWeights(WeightChange change);
 
   const PackedBlock& packed(int block) const { return packed_[block - 1]; }  // 1..d
-  const PackedWeight& packed_head() const { return packed_head_.front(); }
+  const PackedWeight& packed_head() const { return PackedOf(tensors_.wte); }
 
  private:
+  // The packed copy of a weight matrix among tensors().
+  const PackedWeight& PackedOf(const Tensor& weight) const;
+
   ModelConfig config_;
   DepthPattern pattern_;
   ParameterTable table_;
@@ -68,9 +73,8 @@ class Model {
   ModelUse use_;
   Storage weights_, gradients_;
   ModelTensors tensors_, gradient_tensors_;
-  std::vector<PackedBlock> packed_;
-  std::vector<PackedWeight> packed_head_;  // one element
-  std::vector<PackedWeight*> matrices_;    // all of these, in the order of the table
+  std::vector<PackedWeight> matrices_;  // packed copies of the table's matrices, in its order
+  std::vector<PackedBlock> packed_;     // [d], of matrices_
 };
 
 }  // namespace denseformer

@@ -125,6 +125,17 @@ const Parameter* ParameterTable::Find(std::string_view name) const {
   return found == parameters_.end() ? nullptr : &*found;
 }
 
+int ParameterTable::MatrixAt(int64_t offset) const {
+  int index = 0;
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.matrix()) continue;
+    if (parameter.offset == offset) return index;
+    ++index;
+  }
+  DF_CHECK_MSG(false, "no matrix at offset {}", offset);
+  return -1;
+}
+
 ModelTensors ParameterTable::Bind(float* buffer) const {
   ModelTensors tensors;
   size_t next = 0;

@@ -1,7 +1,7 @@
-// The parameter table: name, shape, initialiser and weight decay of every parameter, in one place.
+// The parameter table: name, shape, initializer and weight decay of every parameter, in one place.
 //
-// VisitParameters walks the tensors of a model in a fixed order. Allocation, initialisation,
-// optimiser, checkpoints, communication and analysis all follow this walk. Names are those of the
+// VisitParameters walks the tensors of a model in a fixed order. Allocation, initialization,
+// optimizer, checkpoints, communication and analysis all follow this walk. Names are those of the
 // authors' code and package, so that checkpoints carry over:
 //   transformer.wte.weight [V, D]              embedding and head
 //   transformer.h.{i}.ln_1.weight [D]          i = block - 1
@@ -48,14 +48,14 @@ struct Parameter {
   int64_t offset;   // of the first element in the buffer of all parameters
 
   int64_t count() const { return shape.count(); }
-  // Whether matrix products read it.
+  // Whether GEMMs read it.
   bool matrix() const {
     return group == ParameterGroup::kEmbedding || group == ParameterGroup::kAttention ||
            group == ParameterGroup::kMlp;
   }
 };
 
-// Views of all tensors of a model in one buffer: weights, gradients or a moment of the optimiser.
+// Views of all tensors of a model in one buffer: weights, gradients or a moment of the optimizer.
 // Tensors of parts that the model does not have are empty.
 struct BlockTensors {
   Tensor ln_1_weight, ln_1_bias;
@@ -83,6 +83,8 @@ class ParameterTable {
   int64_t count(ParameterGroup group) const;            //
   int64_t buffer_size() const { return buffer_size_; }  // elements, with alignment between tensors
   const Parameter* Find(std::string_view name) const;   // null where there is none
+  // The place of the matrix that begins at `offset` among the matrices of the table.
+  int MatrixAt(int64_t offset) const;
 
   // Views into a buffer of buffer_size() floats.
   ModelTensors Bind(float* buffer) const;

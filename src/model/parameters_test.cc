@@ -79,7 +79,7 @@ TEST(ParameterTableTest, NamesAndShapesOfTheAuthorsCheckpoints) {
     EXPECT_EQ(parameter->shape, shape) << name;
     EXPECT_EQ(parameter->block, block) << name;
   }
-  // 1 embedding, 8 a block, 1 final norm, 2 modules; nothing with a bias.
+  // 1 embedding, 8 per block, 1 final norm, 2 modules; nothing with a bias.
   EXPECT_EQ(table.all().size(), 1u + 4 * 8 + 1 + 2);
   EXPECT_EQ(table.Find("dwa_modules.alphas.0.weight"), nullptr);
   EXPECT_EQ(table.Find("transformer.h.4.ln_1.weight"), nullptr);

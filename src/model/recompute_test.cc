@@ -110,7 +110,7 @@ TEST(RecomputeTest, TakesThePlannedMemoryAndLess) {
         EXPECT_EQ(bytes[recompute],
                   Activations::Bytes(config, compute, 3, 19, ModelUse::kTraining, recompute));
       }
-      // A set of a block: 14 D numbers a row in the type of the products and D in fp32, at least.
+      // A set of a block: 14 D numbers per row in the compute type and D in fp32, at least.
       const size_t set = 3 * 19 * 24 * (14 * SizeOf(compute) + sizeof(float));
       EXPECT_GE(bytes[0] - bytes[1], 5 * set) << pattern << " " << DTypeName(compute);
     }

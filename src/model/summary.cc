@@ -12,20 +12,18 @@ namespace {
 
 constexpr int64_t kProgramBytes = int64_t{40} << 20;
 
-// Copies of the matrices that PackedWeight makes (model.cc packs the same ones); for training with
-// the largest of them turned.
+// Packed copies of the matrices (model.h), and for training the scratch memory in which the largest
+// of them is transposed.
 int64_t CopyBytes(const ParameterTable& table, DType compute, bool training) {
-  int64_t bytes = 0, turned = 0;
+  int64_t bytes = 0, transposed = 0;
   for (const Parameter& parameter : table.all()) {
-    if (parameter.group == ParameterGroup::kEmbedding ||
-        parameter.group == ParameterGroup::kAttention || parameter.group == ParameterGroup::kMlp) {
-      const int64_t out = parameter.shape[0], in = parameter.shape[1];
-      bytes += static_cast<int64_t>(PackedWeight::CopyBytes(out, in, compute));
-      turned =
-          std::max(turned, static_cast<int64_t>(PackedWeight::TransposedBytes(out, in, compute)));
-    }
+    if (!parameter.matrix()) continue;
+    const int64_t out = parameter.shape[0], in = parameter.shape[1];
+    bytes += static_cast<int64_t>(PackedWeight::CopyBytes(out, in, compute));
+    transposed =
+        std::max(transposed, static_cast<int64_t>(PackedWeight::TransposedBytes(out, in, compute)));
   }
-  return training ? bytes + turned : bytes;
+  return training ? bytes + transposed : bytes;
 }
 
 MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,

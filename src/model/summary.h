@@ -12,8 +12,8 @@ namespace denseformer {
 
 // Floating-point operations of a forward pass for one token, where a multiplication and an addition
 // count as two, in sequences of `length` tokens:
-//   linear layers       24 D^2 a block
-//   attention           2 D (length + 1) a block: scores and their products with the values, each
+//   linear layers       24 D^2 per block
+//   attention           2 D (length + 1) per block: scores and their products with the values, each
 //                       2 D a pair of positions; a position sees (length + 1) / 2 on average
 //   head                2 V D
 //   depth averages      2 D a weight

@@ -12,6 +12,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "kernels/cross_entropy.h"
+#include "model/backward.h"
 #include "model/forward.h"
 #include "model/model.h"
 

@@ -9,15 +9,14 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/random.h"
-#include "kernels/adamw.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/memory_limit.h"
 #include "model/decode.h"
 #include "model/forward.h"
 #include "model/gemm_limit.h"
-#include "model/gradient_norm.h"
 #include "model/summary.h"
 #include "perf/shape_rows.h"
+#include "train/train_step.h"
 
 namespace denseformer {
 namespace {
@@ -67,8 +66,10 @@ void Randomize(Model& model) {
 struct ForwardVariant {
   ForwardVariant(const ModelConfig& config, const ModelBenchOptions& options, int64_t batch)
       : model(config, options.compute, ModelUse::kInference),
-        activations((Randomize(model), model), batch, options.length, ModelUse::kInference),
-        data(config, batch, options.length) {}
+        activations(model, batch, options.length, ModelUse::kInference),
+        data(config, batch, options.length) {
+    Randomize(model);
+  }
   void Run() { ForwardLoss(model, data.batch, activations); }
 
   Model model;
@@ -79,8 +80,9 @@ struct ForwardVariant {
 struct TrainVariant {
   TrainVariant(const ModelConfig& config, const ModelBenchOptions& options, int64_t batch)
       : model(config, options.compute, ModelUse::kTraining),
-        activations((Randomize(model), model), batch, options.length, ModelUse::kTraining),
+        activations(model, batch, options.length, ModelUse::kTraining),
         data(config, batch, options.length) {
+    Randomize(model);
     if (options.recompute) {
       recomputed.emplace(model, batch, options.length, ModelUse::kTraining, /*recompute=*/true);
     }
@@ -88,14 +90,11 @@ struct TrainVariant {
 
   // The moments are shared by all variants: only the time counts.
   void Run(Activations& memory, std::span<float> first, std::span<float> second) {
-    ForwardBackward(model, data.batch, {}, 1, Gradients::kReplace, memory);
-    AdamWStep step;
-    step.rate = 1e-6f;
-    SquaredGradientNorm(model, memory.matrix_squares);
-    model.ChangeWeights([&](const Parameter&, int64_t begin, int64_t end) {
-      const size_t at = static_cast<size_t>(begin), n = static_cast<size_t>(end - begin);
-      AdamWUpdate(step, model.weights().subspan(at, n), model.gradients().subspan(at, n),
-                  first.subspan(at, n), second.subspan(at, n));
+    const size_t n = model.weights().size();
+    TrainStepParts parts;
+    parts.moments = {first.first(n), second.first(n)};
+    TrainStep(model, memory, options, parts).Run(0, /*rate=*/1e-6, [this](int64_t, int) {
+      return data.batch;
     });
   }
 
@@ -103,15 +102,17 @@ struct TrainVariant {
   Activations activations;
   std::optional<Activations> recomputed;
   RandomBatch data;
+  TrainOptions options;
 };
 
 struct DecodeVariant {
   DecodeVariant(const ModelConfig& config, const ModelBenchOptions& o)
       : model(config, o.compute, ModelUse::kInference),
-        activations(DecodeActivations((Randomize(model), model), std::max<int64_t>(o.length, 1))),
+        activations(DecodeActivations(model, std::max<int64_t>(o.length, 1))),
         pool(config, model.compute(), KvPagesFor(config.seq_len)),
         cache(pool),
         cached(std::min<int64_t>(o.length, config.seq_len) - 1) {
+    Randomize(model);
     const std::vector<int32_t> prompt(std::max<int64_t>(cached, 1));
     Step(prompt);
   }

@@ -1,4 +1,4 @@
-// A file with one JSON object a line, appended to while a run goes on.
+// A file with one JSON object per line, appended to during a run.
 //
 // A resumed run cuts the file back to what it was at its checkpoint, so that in the end it holds
 // what an uninterrupted run would have written, and each line once.

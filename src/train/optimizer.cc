@@ -1,7 +1,6 @@
 #include "train/optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/adamw.h"
 #include "model/gradient_norm.h"
@@ -21,20 +20,24 @@ std::span<float> Floats(const Storage& storage) {
 
 }  // namespace
 
-Optimizer::Optimizer(Model& model, const TrainOptions& options)
-    : model_(model),
-      options_(options),
-      first_(model.weights().size_bytes()),
-      second_(model.weights().size_bytes()) {
+Optimizer::Optimizer(Model& model, const TrainOptions& options, const Moments& moments)
+    : model_(model), options_(options), moments_(moments) {
   DF_CHECK(model.trainable());
+  if (moments_.first.empty()) {
+    first_ = Storage(model.weights().size_bytes());
+    second_ = Storage(model.weights().size_bytes());
+    moments_ = {Floats(first_), Floats(second_)};
+  }
+  DF_CHECK(moments_.first.size() == model.weights().size());
+  DF_CHECK(moments_.second.size() == model.weights().size());
 }
 
-double Optimizer::GradientNorm(int64_t step, double matrix_squares) {
+double Optimizer::SquaredGradientNorm(int64_t step, double matrix_squares) {
   const std::span<float> gradients = model_.gradients();
   for (const Parameter& p : model_.table().all()) {
     if (Frozen(p, step)) std::fill_n(gradients.begin() + p.offset, p.count(), 0.0f);
   }
-  return std::sqrt(SquaredGradientNorm(model_, matrix_squares));
+  return denseformer::SquaredGradientNorm(model_, matrix_squares);
 }
 
 void Optimizer::Update(int64_t step, double rate, double gradient_scale) {
@@ -53,11 +56,9 @@ void Optimizer::Update(int64_t step, double rate, double gradient_scale) {
     adamw.step = p.group == ParameterGroup::kDwa ? dwa_updates_ : updates_;
     const size_t at = static_cast<size_t>(begin), count = static_cast<size_t>(end - begin);
     AdamWUpdate(adamw, model_.weights().subspan(at, count), model_.gradients().subspan(at, count),
-                Floats(first_).subspan(at, count), Floats(second_).subspan(at, count));
+                moments_.first.subspan(at, count), moments_.second.subspan(at, count));
   });
 }
-
-Moments Optimizer::moments() { return {Floats(first_), Floats(second_)}; }
 
 void Optimizer::SetUpdates(int64_t updates, int64_t dwa_updates) {
   updates_ = updates;

@@ -19,18 +19,20 @@ namespace denseformer {
 
 class Optimizer {
  public:
-  // The model must outlive it.
-  Optimizer(Model& model, const TrainOptions& options);
+  // The model must outlive it. `moments` are the caller's, of model.weights().size() elements each,
+  // and must outlive it too; empty: it allocates its own.
+  Optimizer(Model& model, const TrainOptions& options, const Moments& moments = Moments());
 
-  // The norm of the gradient over the parameters that step `step` (from 0) trains; not finite where
-  // any of them is not. Gradients of frozen parameters become 0. matrix_squares: gradient_norm.h.
-  double GradientNorm(int64_t step, double matrix_squares);
+  // Sum of squares of the gradient over the parameters that step `step` (from 0) trains; not finite
+  // where any of them is not. Gradients of frozen parameters become 0. matrix_squares:
+  // gradient_norm.h.
+  double SquaredGradientNorm(int64_t step, double matrix_squares);
 
   // One update with gradients multiplied by `gradient_scale`; the model's packed weights are up to
   // date afterwards.
   void Update(int64_t step, double rate, double gradient_scale);
 
-  Moments moments();
+  const Moments& moments() const { return moments_; }
   // Updates that the weights have had, and those of the DWA weights among them (delayed DWA).
   int64_t updates() const { return updates_; }
   int64_t dwa_updates() const { return dwa_updates_; }
@@ -43,7 +45,8 @@ class Optimizer {
 
   Model& model_;
   TrainOptions options_;
-  Storage first_, second_;
+  Storage first_, second_;  // empty where the caller keeps the moments
+  Moments moments_;
   int64_t updates_ = 0, dwa_updates_ = 0;
 };
 

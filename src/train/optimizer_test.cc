@@ -99,7 +99,8 @@ TEST(OptimizerTest, DelayedDwaWeightsBeginAsIfNew) {
         if (p.matrix() && p.block > 0) matrices += square;
       }
     }
-    EXPECT_NEAR(optimizer.GradientNorm(step, matrices), std::sqrt(expected), 1e-6);
+    EXPECT_NEAR(std::sqrt(optimizer.SquaredGradientNorm(step, matrices)), std::sqrt(expected),
+                1e-6);
     optimizer.Update(step, 1e-2, 1);
     EXPECT_EQ(weights(), identity);
     for (int i = 0; i < 3; ++i) {
@@ -125,9 +126,9 @@ TEST(OptimizerTest, GradientNormSeesWhatIsNotFinite) {
   const TrainOptions options = Options();
   Model model = TestModel(options);
   Optimizer optimizer(model, options);
-  EXPECT_EQ(optimizer.GradientNorm(0, 0), 0);
+  EXPECT_EQ(optimizer.SquaredGradientNorm(0, 0), 0);
   model.gradients()[17] = std::nanf("");
-  EXPECT_FALSE(std::isfinite(optimizer.GradientNorm(0, 0)));
+  EXPECT_FALSE(std::isfinite(optimizer.SquaredGradientNorm(0, 0)));
 }
 
 }  // namespace

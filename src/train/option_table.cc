@@ -158,11 +158,11 @@ void AddTraining(TableBuilder& table) {
   table.Text("data.path", "--data", FIELD(data), {}, kFree,
              "directory with train.bin and val.bin (a resumed run checks that they are the same)");
   table.Text("data.order", "--order", FIELD(order), {"shuffled", "random"}, kCourse,
-             "of the windows of the stream: shuffled (each once an epoch), or random");
+             "of the windows of the stream: shuffled (each once per epoch), or random");
   table.Integer<int64_t>("train.steps", "--steps", FIELD(steps), 1, kMostSteps, kCourse,
-                         "optimiser steps");
+                         "optimizer steps");
   table.Integer<int>("train.batch_size", "--batch-size", FIELD(batch_size), 1, 1 << 20, kCourse,
-                     "sequences a step");
+                     "sequences per step");
   table.Integer<int>("train.accumulate", "--accumulate", FIELD(accumulate), 1, 1 << 20, kCourse,
                      "passes that a step's batch is split into, to save memory; must divide it");
   table.Real("train.dropout", "--dropout", FIELD(dropout), 0, 0.999, kCourse,

@@ -5,11 +5,10 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "data/batches.h"
-#include "model/forward.h"
 #include "train/gemm_rate.h"
-#include "train/optimizer.h"
 #include "train/summary.h"
 #include "train/train_data.h"
+#include "train/train_step.h"
 
 namespace denseformer {
 namespace {
@@ -27,17 +26,20 @@ double TimeStep(const TrainOptions& options, const TrainBatches& batches, Model&
   const int64_t count = options.pass_sequences(), length = options.model.seq_len;
   model.Initialize(static_cast<uint64_t>(options.seed));
   Activations activations(model, count, length, ModelUse::kTraining, options.recompute);
-  Optimizer optimizer(model, options);
+  TrainOptions one = options;
+  one.accumulate = 1;
+  TrainStep step(model, activations, one);
   std::vector<int32_t> tokens(static_cast<size_t>(count * length)), targets(tokens.size());
   batches.Fill(0, {0, count}, tokens.data(), targets.data());
   double seconds = 0;
   for (int round = 0; round < 2; ++round) {  // the first one makes primitives and touches memory
     Clock::time_point begin = Clock::now();
-    ForwardBackward(model, {tokens, targets, count, length}, {}, 1.0f, Gradients::kReplace,
-                    activations);
+    const double loss = step.Accumulate(round, [&](int64_t, int) {
+      return Batch{tokens, targets, count, length};
+    });
     const double pass = Since(begin);
     begin = Clock::now();
-    optimizer.Update(0, 1e-6, 1.0);
+    step.Update(round, 1e-6, loss);
     seconds = options.accumulate * pass + Since(begin);
   }
   return seconds;
@@ -51,7 +53,7 @@ MemoryUse MemoryOf(const TrainOptions& options) {
 }  // namespace
 
 std::string DescribeRecompute(const RecomputeEffect& effect) {
-  return fmt::format("{:.0f} % more operations a step, {} less memory",
+  return fmt::format("{:.0f} % more operations per step, {} less memory",
                      100 * effect.more_operations, Bytes(effect.saved_bytes));
 }
 
@@ -143,18 +145,19 @@ std::string PlanToText(const TrainOptions& options, const TrainPlan& plan) {
                    Bytes(memory.program)));
   line("recompute",
        (options.recompute ? "on: " : "off; on it would mean ") + DescribeRecompute(plan.recompute));
-  line("disk", fmt::format("{} a checkpoint, up to {} of them and the best one",
+  line("disk", fmt::format("{} per checkpoint, up to {} of them and the best one",
                            Bytes(plan.checkpoint_bytes), options.save_keep));
   line("data", fmt::format("{} tokens to train on, {} to validate", WithCommas(plan.train_tokens),
                            WithCommas(plan.validation_tokens)));
-  line("steps", fmt::format("{} of {} sequences in {} pass{}: {} tokens a step, {} in all, {:.2f} "
-                            "epochs",
-                            WithCommas(options.steps), options.batch_size, options.accumulate,
-                            options.accumulate == 1 ? "" : "es", WithCommas(plan.tokens_per_step),
-                            WithCommas(plan.tokens), plan.epochs));
+  line("steps",
+       fmt::format("{} of {} sequences in {} pass{}: {} tokens per step, {} in all, {:.2f} "
+                   "epochs",
+                   WithCommas(options.steps), options.batch_size, options.accumulate,
+                   options.accumulate == 1 ? "" : "es", WithCommas(plan.tokens_per_step),
+                   WithCommas(plan.tokens), plan.epochs));
   line("time",
        fmt::format(
-           "about {} without validation: {:.3g} s a step, {}, {:.0f} % of "
+           "about {} without validation: {:.3g} s per step, {}, {:.0f} % of "
            "the machine's GEMM rate (one step measured)",
            HumanDuration(plan.step_seconds * static_cast<double>(options.steps)), plan.step_seconds,
            HumanRate(static_cast<double>(plan.tokens_per_step) / plan.step_seconds, "tokens/s"),

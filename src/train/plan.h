@@ -23,7 +23,7 @@ struct TrainPlan {
   double gemm_share = 0;    // measured
 };
 
-// "20 % more operations a step, 1.2 GiB less memory".
+// "20 % more operations per step, 1.2 GiB less memory".
 std::string DescribeRecompute(const RecomputeEffect& effect);
 
 // Throws where the machine has less memory free than a run with these options takes.

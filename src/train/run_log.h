@@ -1,4 +1,4 @@
-// What a run records while it goes on, in its directory:
+// What a run records while it trains, in its directory:
 //
 //   metrics.jsonl   one object a line, in the order of time:
 //     every log.every steps   step, tokens, epoch, loss, lr, grad_norm, seconds, tokens_per_second,
@@ -42,7 +42,7 @@ struct StepRecord {
 
 class RunLog {
  public:
-  // How much of the files belongs to the checkpoint that the run goes on from.
+  // How much of the files belongs to the checkpoint that the run resumes from.
   struct Position {
     int64_t step = 0;
     uint64_t metrics_bytes = 0, alphas_bytes = 0;

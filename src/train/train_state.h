@@ -1,4 +1,4 @@
-// All that a run needs to go on besides weights and moments: kept in the checkpoint's state.json.
+// All that a run needs to resume besides weights and moments: kept in the checkpoint's state.json.
 #ifndef DENSEFORMER_TRAIN_TRAIN_STATE_H_
 #define DENSEFORMER_TRAIN_TRAIN_STATE_H_
 

@@ -14,16 +14,15 @@
 #include "base/text.h"
 #include "data/batches.h"
 #include "io/run_directory.h"
-#include "model/forward.h"
 #include "train/diagnosis.h"
 #include "train/evaluate.h"
 #include "train/gemm_rate.h"
-#include "train/optimizer.h"
 #include "train/plan.h"
 #include "train/run_log.h"
 #include "train/summary.h"
 #include "train/train_data.h"
 #include "train/train_state.h"
+#include "train/train_step.h"
 
 namespace denseformer {
 namespace {
@@ -42,26 +41,26 @@ BatchOptions BatchesOf(const TrainOptions& options, BatchOrder order, uint64_t s
 // The sample of the validation stream is the same for every run, whatever its seed.
 constexpr uint64_t kSampleSeed = 0;
 
-// Refuses to begin where a run is, and to go on where none is.
+// Refuses to begin where a run is, and to resume where none is.
 void CheckPlace(const TrainRequest& request) {
   CheckNoFile(request.run);
   const std::vector<CheckpointInfo> checkpoints = ListCheckpoints(request.run);
   if (!request.resume && !checkpoints.empty()) {
     Throw(ErrorCode::kUsage,
-          "train: {} holds a run already (newest checkpoint: step {}); go on with --resume, or "
+          "train: {} holds a run already (newest checkpoint: step {}); resume it with --resume, or "
           "choose another directory",
           request.run, checkpoints.back().step);
   }
   const std::string metrics = request.run + "/metrics.jsonl";
   if (checkpoints.empty() && FileExists(metrics) && FileSize(metrics) > 0) {
     Throw(ErrorCode::kCorrupt,
-          "train: {} has recorded steps but no checkpoint; nothing to go on from, and starting "
+          "train: {} has recorded steps but no checkpoint; nothing to resume, and starting "
           "again would overwrite it: move it away",
           request.run);
   }
 }
 
-// Checkpoints after `step` are damaged, or the run would go on from them. Under another name none
+// Checkpoints after `step` are damaged, or the run would resume from them. Under another name none
 // of them counts as the newest one when old ones are removed.
 void PutDamagedAside(const std::string& run, int64_t step) {
   for (const CheckpointInfo& checkpoint : ListCheckpoints(run)) {
@@ -75,18 +74,31 @@ void PutDamagedAside(const std::string& run, int64_t step) {
   }
 }
 
+// What a run reads and where it writes; made before the directory changes, so that whatever is
+// wrong in the request is found first.
+struct TrainInputs {
+  explicit TrainInputs(const TrainOptions& options)
+      : data(options.data, options.model.vocab_size),
+        batches(data.train, BatchesOf(options, ParseBatchOrder(options.order),
+                                      static_cast<uint64_t>(options.seed))),
+        sample(data.validation, BatchesOf(options, BatchOrder::kRandom, kSampleSeed)) {}
+
+  TrainData data;
+  TrainBatches batches, sample;
+};
+
 class Trainer {
  public:
-  explicit Trainer(const TrainRequest& request);
+  Trainer(const TrainRequest& request, const TrainInputs& inputs, RunWriter& writer);
+  // Begins the run, or resumes it from its newest whole checkpoint.
+  void Open();
   Json Run();
 
  private:
-  void Begin();   // a new run
-  void Resume();  // from the newest whole checkpoint
+  void Begin();
+  void Resume();
   void CheckData();
   void TakeStep();
-  // Loss of the batch of a step, its gradients accumulated.
-  double Accumulate(int64_t step);
   void Skip(int64_t step, double loss);
   // Validates on the sample where due; true where the loss is the best so far.
   bool Validate();
@@ -94,6 +106,9 @@ class Trainer {
   void Save();
   Json Finish();
   std::string ProgressNote() const;
+  Batch PassBatch() const {
+    return {tokens_, targets_, options_.pass_sequences(), options_.model.seq_len};
+  }
   bool Finished() const {
     return state_.step == options_.steps && FileExists(request_.run + "/" + kSummaryFile);
   }
@@ -101,16 +116,15 @@ class Trainer {
 
   const TrainRequest& request_;
   const TrainOptions& options_;
-  // What can be wrong in the request is found before the directory is made.
-  TrainData data_;
-  TrainBatches batches_, sample_;
-  RunWriter writer_;
+  const TrainData& data_;
+  const TrainBatches &batches_, &sample_;
+  RunWriter& writer_;
   Model model_;
   Activations activations_;
-  Optimizer optimizer_;
+  TrainStep step_;
   Schedule schedule_;
   std::vector<int64_t> alpha_steps_;
-  std::vector<int32_t> tokens_, targets_;
+  std::vector<int32_t> tokens_, targets_;  // of the newest pass
   GemmRate gemm_rate_;
   Clock::time_point begin_ = Clock::now();
   RunState state_;
@@ -119,31 +133,32 @@ class Trainer {
   double smooth_seconds_ = 0;  // of a step
 };
 
-Trainer::Trainer(const TrainRequest& request)
+Trainer::Trainer(const TrainRequest& request, const TrainInputs& inputs, RunWriter& writer)
     : request_(request),
       options_(request.options),
-      data_((CheckPlace(request), options_.data), options_.model.vocab_size),
-      batches_(data_.train, BatchesOf(options_, ParseBatchOrder(options_.order),
-                                      static_cast<uint64_t>(options_.seed))),
-      sample_(data_.validation, BatchesOf(options_, BatchOrder::kRandom, kSampleSeed)),
-      writer_((RequireTrainingMemory(options_), request.run)),
-      model_((request.checked(), options_.model), options_.compute(), ModelUse::kTraining),
+      data_(inputs.data),
+      batches_(inputs.batches),
+      sample_(inputs.sample),
+      writer_(writer),
+      model_(options_.model, options_.compute(), ModelUse::kTraining),
       activations_(model_, options_.pass_sequences(), options_.model.seq_len, ModelUse::kTraining,
                    options_.recompute),
-      optimizer_(model_, options_),
+      step_(model_, activations_, options_),
       schedule_(options_.MakeSchedule()),
       alpha_steps_(options_.AlphaSteps()),
       tokens_(static_cast<size_t>(activations_.max_rows())),
-      targets_(tokens_.size()),
-      gemm_rate_(MeasureGemmRate(options_.model, model_.compute(), activations_.max_rows())) {
+      targets_(tokens_.size()) {}
+
+void Trainer::Open() {
+  gemm_rate_ = MeasureGemmRate(options_.model, model_.compute(), activations_.max_rows());
   if (options_.recompute) {
     LogInfo("recompute: {}", DescribeRecompute(EffectOfRecompute(options_.model, options_.compute(),
                                                                  options_.pass_sequences(),
                                                                  options_.model.seq_len)));
   }
   // Another process may have begun the run before this one had the lock.
-  CheckPlace(request);
-  if (ListCheckpoints(request.run).empty()) {
+  CheckPlace(request_);
+  if (ListCheckpoints(request_.run).empty()) {
     Begin();
   } else {
     Resume();
@@ -166,18 +181,19 @@ void Trainer::Begin() {
 void Trainer::Resume() {
   const CheckpointInfo newest = NewestWholeCheckpoint(request_.run);
   PutDamagedAside(request_.run, newest.step);
-  state_ = FromTrainerState(LoadCheckpoint(newest.path, model_, optimizer_.moments()), newest.path);
+  state_ = FromTrainerState(LoadCheckpoint(newest.path, model_, step_.optimizer().moments()),
+                            newest.path);
   if (state_.step > options_.steps) {
     Throw(ErrorCode::kUsage, "resume: the run is at step {}, beyond train.steps = {}", state_.step,
           options_.steps);
   }
-  optimizer_.SetUpdates(state_.updates, state_.dwa_updates);
+  step_.optimizer().SetUpdates(state_.updates, state_.dwa_updates);
   CheckData();
   FinishSave(writer_, newest, {options_.save_keep, options_.save_best});
   if (Finished()) return;
   WriteFileAtomic(request_.run + "/" + kOptionsFile, ToToml(options_));
   log_.emplace(request_.run, options_, state_.log);
-  LogInfo("goes on at step {} of {}", state_.step, options_.steps);
+  LogInfo("resumes at step {} of {}", state_.step, options_.steps);
 }
 
 void Trainer::CheckData() {
@@ -197,33 +213,13 @@ void Trainer::CheckData() {
   state_.validation_data = validation;
 }
 
-double Trainer::Accumulate(int64_t step) {
-  const int passes = options_.accumulate;
-  const int64_t count = options_.pass_sequences(), length = options_.model.seq_len;
-  double loss = 0;
-  for (int pass = 0; pass < passes; ++pass) {
-    batches_.Fill(step, {pass * count, count}, tokens_.data(), targets_.data());
-    const Batch batch = {tokens_, targets_, count, length};
-    const DropoutOptions dropout = {static_cast<float>(options_.dropout),
-                                    static_cast<uint64_t>(options_.seed),
-                                    static_cast<uint64_t>(step * passes + pass)};
-    loss += ForwardBackward(model_, batch, dropout, 1.0f / static_cast<float>(passes),
-                            pass == 0 ? Gradients::kReplace : Gradients::kAdd, activations_) /
-            passes;
-    // The batch of the pass that failed stays in place for the diagnosis.
-    if (!std::isfinite(loss)) break;
-  }
-  return loss;
-}
-
 void Trainer::Skip(int64_t step, double loss) {
   ++state_.skipped;
   ++state_.bad_in_row;
   std::string bad;
   const bool enough = state_.bad_in_row >= options_.max_bad_steps;
   if (enough) {
-    const Batch batch = {tokens_, targets_, options_.pass_sequences(), options_.model.seq_len};
-    bad = FirstBadTensor(model_, batch, activations_);
+    bad = FirstBadTensor(model_, PassBatch(), activations_);
   }
   if (!enough) {
     LogWarning("step {}: loss or gradient not finite (loss {}); skipped", step + 1, loss);
@@ -239,15 +235,15 @@ void Trainer::TakeStep() {
   const Clock::time_point begin = Clock::now();
   const int64_t step = state_.step;
   const double rate = schedule_.Rate(step);
-  const double loss = Accumulate(step);
-  const double norm = optimizer_.GradientNorm(step, activations_.matrix_squares);
-  const bool bad = !std::isfinite(loss) || !std::isfinite(norm);
-  if (bad) {
-    Skip(step, loss);
-  } else {
+  const StepResult result = step_.Run(step, rate, [this](int64_t at, int pass) {
+    const int64_t count = options_.pass_sequences();
+    batches_.Fill(at, {pass * count, count}, tokens_.data(), targets_.data());
+    return PassBatch();
+  });
+  if (result.updated) {
     state_.bad_in_row = 0;
-    const bool clips = options_.clip > 0 && norm > options_.clip;
-    optimizer_.Update(step, rate, clips ? options_.clip / (norm + 1e-6) : 1.0);
+  } else {
+    Skip(step, result.loss);
   }
   ++state_.step;
   state_.validation_loss.reset();
@@ -258,10 +254,10 @@ void Trainer::TakeStep() {
   last_ = {state_.step,
            state_.step * tokens,
            batches_.EpochsAt(state_.step),
-           loss,
+           result.loss,
            rate,
-           norm,
-           bad,
+           result.norm,
+           !result.updated,
            Seconds(),
            static_cast<double>(tokens) / seconds,
            gemm_rate_.Share(tokens, seconds)};
@@ -294,20 +290,21 @@ void Trainer::AfterStep() {
   const bool due = options_.save_every > 0 && state_.step % options_.save_every == 0;
   if (last || due || Interrupted() || (improved && options_.save_best)) Save();
   if (Interrupted()) {
-    Throw(ErrorCode::kInterrupted,
-          "train: stopped by a signal after step {} of {}; saved: go on with 'denseformer train {} "
-          "--resume'",
-          state_.step, options_.steps, request_.run);
+    Throw(
+        ErrorCode::kInterrupted,
+        "train: stopped by a signal after step {} of {}; saved: resume with 'denseformer train {} "
+        "--resume'",
+        state_.step, options_.steps, request_.run);
   }
 }
 
 void Trainer::Save() {
   RunState state = state_;
-  state.updates = optimizer_.updates();
-  state.dwa_updates = optimizer_.dwa_updates();
+  state.updates = step_.optimizer().updates();
+  state.dwa_updates = step_.optimizer().dwa_updates();
   state.seconds = Seconds();
   state.log = log_->Sync(state_.step);
-  SaveCheckpoint(writer_, model_, optimizer_.moments(), ToTrainerState(state),
+  SaveCheckpoint(writer_, model_, step_.optimizer().moments(), ToTrainerState(state),
                  {options_.save_keep, options_.save_best});
 }
 
@@ -375,7 +372,13 @@ Json Trainer::Finish() {
 }  // namespace
 
 Json Train(const TrainRequest& request) {
-  Trainer trainer(request);
+  CheckPlace(request);
+  const TrainInputs inputs(request.options);
+  RequireTrainingMemory(request.options);
+  RunWriter writer(request.run);
+  request.checked();
+  Trainer trainer(request, inputs, writer);
+  trainer.Open();
   return trainer.Run();
 }
 
@@ -387,9 +390,7 @@ TrainOptions ReadStoredOptions(const std::string& run) {
     if (FileExists(found + "/" + kOptionsFile)) {
       Throw(ErrorCode::kUsage, "train: {} is a checkpoint; give its run, {}", run, found);
     }
-    Throw(ErrorCode::kNotFound,
-          "train: no run to go on with at {} (no {}); begin it without "
-          "--resume",
+    Throw(ErrorCode::kNotFound, "train: nothing to resume at {} (no {}); begin it without --resume",
           run, kOptionsFile);
   }
   return ParseStoredOptions(ReadFile(path), path);

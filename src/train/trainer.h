@@ -1,14 +1,14 @@
-// The training loop: a run directory that can be stopped at any moment and goes on exactly.
+// The training loop: a run directory that can be stopped at any moment and resumes exactly.
 //
-// A step s (from 0): accumulate gradients over the batch of s, measure their norm, clip, update
-// with the rate of the schedule at s. A loss or a gradient that is not finite skips the update; the
-// step still counts, so that schedule and batches go on. After max_bad_steps of them in a row the
-// run ends with a diagnosis.
+// Step s (from 0) is TrainStep::Run (train_step.h) with the batch of s and the learning rate of the
+// schedule at s. A loss or a gradient that is not finite skips the update; the step still counts,
+// so that schedule and batches advance. After max_bad_steps of them in a row the run ends with a
+// diagnosis.
 //
 // A new run saves a checkpoint before its first step, so that a run that cannot save says so at
-// once and a killed one always has something to go on from. Everything that decides a step is in
+// once and a killed one always has something to resume from. Everything that decides a step is in
 // the checkpoint or a pure function of (seed, step); what was logged after the checkpoint is cut
-// off when the run goes on.
+// off when the run resumes.
 #ifndef DENSEFORMER_TRAIN_TRAINER_H_
 #define DENSEFORMER_TRAIN_TRAINER_H_
 

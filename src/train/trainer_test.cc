@@ -135,7 +135,7 @@ TEST_F(TrainerTest, RecomputationChangesNothingAndMayChangeOnResume) {
     Train(recomputed);
     EXPECT_EQ(Differences(Content(recomputed.run), Content(kept.run)), "");
     EXPECT_TRUE(ReadStoredOptions(recomputed.run).recompute);
-    // Both go on, each in the other's way.
+    // Both resume, each in the other's way.
     for (TrainRequest* request : {&kept, &recomputed}) {
       OptionSources sources;
       sources.flags = {{"train.steps", "8"},

@@ -1,4 +1,4 @@
-// Ten optimiser steps in fp32 against libtorch: the same initial weights, batches, schedule, decay
+// Ten training steps in fp32 against libtorch: the same initial weights, batches, schedule, decay
 // groups and clipping; every loss within 1e-5.
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "oracle/torch_adamw.h"
 #include "oracle/torch_oracle.h"
-#include "train/optimizer.h"
+#include "train/train_step.h"
 
 namespace denseformer {
 namespace {
@@ -39,7 +39,7 @@ TEST_P(TrainingOracleTest, TenStepsAgree) {
   ours.Initialize(5);
   theirs.Initialize(5);
   Activations activations(ours, kSequences, length, ModelUse::kTraining);
-  Optimizer optimizer(ours, options);
+  TrainStep train_step(ours, activations, options);
   TorchAdamW torch_adamw(theirs, {});
   const Schedule schedule = options.MakeSchedule();
 
@@ -52,10 +52,8 @@ TEST_P(TrainingOracleTest, TenStepsAgree) {
       targets[n] = (tokens[n] * 3 + 1) % options.model.vocab_size;
     }
     const Batch batch = {tokens, targets, kSequences, length};
-    const double loss = ForwardBackward(ours, batch, {}, 1.0f, Gradients::kReplace, activations);
-    const double norm = optimizer.GradientNorm(step, activations.matrix_squares);
-    const bool clips = options.clip > 0 && norm > options.clip;
-    optimizer.Update(step, schedule.Rate(step), clips ? options.clip / (norm + 1e-6) : 1.0);
+    const double loss =
+        train_step.Run(step, schedule.Rate(step), [&](int64_t, int) { return batch; }).loss;
 
     const OracleResult expected = RunOracle(theirs, batch, OraclePrecision::kSingle);
     torch_adamw.Step(expected.gradients, schedule.Rate(step), options.clip);

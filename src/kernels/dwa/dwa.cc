@@ -25,10 +25,24 @@ void CheckTensor(const char* name, int depth, const Tensor& tensor, int64_t coun
                name, depth, tensor.empty() ? "empty" : tensor.shape().ToString(), count);
 }
 
-// The place of `depth` within the ascending sources, or -1.
+// The index of `depth` within the ascending sources, or -1.
 int IndexOf(const std::vector<int>& sources, int depth) {
   const auto at = std::lower_bound(sources.begin(), sources.end(), depth);
   return at != sources.end() && *at == depth ? static_cast<int>(at - sources.begin()) : -1;
+}
+
+// How many of the ascending sources are below `bound`.
+size_t LowerIndex(const std::vector<int>& sources, int bound) {
+  return static_cast<size_t>(std::lower_bound(sources.begin(), sources.end(), bound) -
+                             sources.begin());
+}
+
+// How many of the readers, ascending by depth, stand before module `bound`.
+int LowerReader(const std::vector<DepthPattern::Reader>& readers, int bound) {
+  const auto at =
+      std::lower_bound(readers.begin(), readers.end(), bound,
+                       [](const DepthPattern::Reader& r, int depth) { return r.depth < depth; });
+  return static_cast<int>(at - readers.begin());
 }
 
 }  // namespace
@@ -38,16 +52,30 @@ struct DepthAverager::Plan {
        const AveragerOptions& options);
 
   float* Slot(int slot) const { return slots.f32() + slot * elements; }
-  void PrepareAverage(int depth, std::span<const Tensor> history, int64_t count);
-  void PreparePull(int depth, std::span<const Tensor> history, std::span<const Tensor> dy,
+  // Sets `average` up with the sources [begin, end), by index, of the module at `depth` for its sum
+  // and those of its followers.
+  void PrepareAverage(int depth, size_t begin, size_t end, std::span<const DepthStep::Follower>,
+                      std::span<const Tensor> history, int64_t count);
+  // Sets `pull` up with the readers [begin, end), by index, of X_depth for its gradient and those
+  // of its followers.
+  void PreparePull(int depth, int begin, int end, std::span<const DepthStep::Follower> followers,
+                   std::span<const Tensor> history, std::span<const Tensor> dy,
                    std::span<const float* const> alphas, std::span<float* const> dalphas,
                    int64_t count);
+  void RunPull(int64_t count);
 
   DepthPattern pattern;
   int64_t elements;
   DepthSchedule forward, backward;
   Tensor slots;  // [slots, elements]: partial sums
   Tensor dots;   // doubles [kDotParts, d + 1, kMostPulls]
+
+  // A partial sum that the pass of a depth starts from.
+  struct Import {
+    const float* partial = nullptr;  // null: none
+    int bound = 0;                   // it covers sources below it, or readers from it on
+  };
+  std::vector<Import> forward_imports, backward_imports;  // [d + 1]
 
   // Of the pass under way.
   std::vector<const float*> alphas;  // forward
@@ -73,6 +101,8 @@ DepthAverager::Plan::Plan(const DepthPattern& p, int64_t rows, int64_t cols, Are
   const int count = std::max(forward.slots, backward.slots);
   slots = arena.Allocate(DType::kF32, {count, elements});
   dots = arena.Allocate(DType::kF32, {kDotParts, depths, kMostPulls, 2});
+  forward_imports.resize(depths);
+  backward_imports.resize(depths);
   alphas.resize(depths);
   slot_empty.resize(count);
   terms.reserve(depths);
@@ -94,16 +124,15 @@ void DepthAverager::StartForward(std::span<const float* const> alphas) {
   plan_->alphas.assign(alphas.begin(), alphas.end());
 }
 
-// Sets `average` up with what the module at `depth` and its followers add up from the history.
-void DepthAverager::Plan::PrepareAverage(int depth, std::span<const Tensor> history,
-                                         int64_t count) {
-  const DepthStep& step = forward.steps[depth];
+void DepthAverager::Plan::PrepareAverage(int depth, size_t begin, size_t end,
+                                         std::span<const DepthStep::Follower> followers,
+                                         std::span<const Tensor> history, int64_t count) {
   const std::vector<int>& sources = pattern.sources(depth);
   average = AveragePass();
   // They are read again some blocks later. Backward the same gains nothing.
   average.past = StoredPastCache(elements * static_cast<int64_t>(sizeof(float)));
   int modules[kMostAverages] = {depth};
-  for (const DepthStep::Follower& follower : step.followers) {
+  for (const DepthStep::Follower& follower : followers) {
     const float* alpha = alphas[follower.depth];
     const int covered = forward.steps[follower.depth].covered;
     slot_empty[follower.slot] = std::all_of(alpha, alpha + covered, [](float w) { return w == 0; });
@@ -115,7 +144,7 @@ void DepthAverager::Plan::PrepareAverage(int depth, std::span<const Tensor> hist
   weights.clear();
   skipped.clear();
   average.empty = true;
-  for (size_t k = step.covered; k + 1 < sources.size(); ++k) {
+  for (size_t k = begin; k < end; ++k) {
     float row[kMostAverages] = {};
     uint8_t zeros = 0;
     for (int o = 0; o < average.outputs; ++o) {
@@ -149,13 +178,44 @@ void DepthAverager::PrepareForward(int depth, const Tensor& newest, std::span<co
   DF_CHECK(count <= plan.elements);
   CheckTensor("y", depth, y, count);
 
-  plan.PrepareAverage(depth, history, count);
+  Plan::Import& import = plan.forward_imports[depth];
+  const size_t covered = import.partial != nullptr ? LowerIndex(sources, import.bound)
+                                                   : static_cast<size_t>(step.covered);
+  plan.PrepareAverage(depth, covered, sources.size() - 1, step.followers, history, count);
   AveragePass& pass = plan.average;
   pass.output[0] = y.f32();
   if (step.slot >= 0 && !plan.slot_empty[step.slot]) pass.partial = plan.Slot(step.slot);
+  if (import.partial != nullptr) pass.partial = import.partial;
+  import = Plan::Import();
   pass.newest_weight = plan.alphas[depth][sources.size() - 1];
   if (pass.newest_weight != 0) pass.newest = newest.f32();
   if (pass.partial != nullptr || pass.newest != nullptr) pass.empty = false;
+}
+
+void DepthAverager::ExportForward(int depth, int begin, int end, std::span<const Tensor> history,
+                                  const Tensor& start, const Tensor& partial) {
+  Plan& plan = *plan_;
+  const std::vector<int>& sources = plan.pattern.sources(depth);
+  DF_CHECK(!sources.empty() && end <= depth && plan.alphas[depth] != nullptr);
+  const int64_t count = partial.count();
+  DF_CHECK(count <= plan.elements);
+  plan.PrepareAverage(depth, LowerIndex(sources, begin), LowerIndex(sources, end), {}, history,
+                      count);
+  AveragePass& pass = plan.average;
+  pass.output[0] = partial.f32();
+  pass.empty = false;  // -0, so that adding to it changes no bit
+  if (!start.empty()) {
+    CheckTensor("start", depth, start, count);
+    pass.partial = start.f32();
+  }
+  RunAverage(count);
+}
+
+void DepthAverager::ImportForward(int depth, int end, const Tensor& partial) {
+  Plan& plan = *plan_;
+  DF_CHECK_MSG(plan.forward.slots == 0, "imports need an averager without look-ahead");
+  DF_CHECK(plan.pattern.has_module(depth) && end <= depth);
+  plan.forward_imports[depth] = {partial.f32(), end};
 }
 
 void DepthAverager::RunForward(int64_t begin, int64_t end) const {
@@ -165,23 +225,25 @@ void DepthAverager::RunForward(int64_t begin, int64_t end) const {
 void DepthAverager::Forward(int depth, const Tensor& newest, std::span<const Tensor> history,
                             const Tensor& y) {
   PrepareForward(depth, newest, history, y);
-  const int64_t count = newest.count();
+  RunAverage(newest.count());
+}
+
+void DepthAverager::RunAverage(int64_t count) const {
   ParallelFor((count + kTile - 1) / kTile, kGrain / kTile, [&](int64_t begin, int64_t end, int) {
     RunForward(begin * kTile, std::min(end * kTile, count));
     hwy::FlushStream();
   });
 }
 
-// Sets `pull` up with what the gradients of X_depth and of its followers take from the modules.
-void DepthAverager::Plan::PreparePull(int depth, std::span<const Tensor> history,
-                                      std::span<const Tensor> dy,
+void DepthAverager::Plan::PreparePull(int depth, int begin, int end,
+                                      std::span<const DepthStep::Follower> followers,
+                                      std::span<const Tensor> history, std::span<const Tensor> dy,
                                       std::span<const float* const> alphas,
                                       std::span<float* const> dalphas, int64_t count) {
-  const DepthStep& step = backward.steps[depth];
   const std::vector<DepthPattern::Reader>& readers = pattern.readers(depth);
   pull = PullPass();
   int sources[kMostPulls] = {depth};
-  for (const DepthStep::Follower& follower : step.followers) {
+  for (const DepthStep::Follower& follower : followers) {
     pull.output[pull.targets] = Slot(follower.slot);
     sources[pull.targets++] = follower.depth;
   }
@@ -196,8 +258,8 @@ void DepthAverager::Plan::PreparePull(int depth, std::span<const Tensor> history
   pairs.clear();
   pair_gradients.clear();
   bool used[kMostPulls] = {};
-  // The deepest reader first; those that `covered` counts are in the partial sum.
-  for (int r = static_cast<int>(readers.size()) - 1 - step.covered; r >= 0; --r) {
+  // The deepest reader first.
+  for (int r = end - 1; r >= begin; --r) {
     const int module = readers[r].depth;
     if (dy[module].empty()) continue;
     bool needed = false;
@@ -224,7 +286,7 @@ void DepthAverager::Plan::PreparePull(int depth, std::span<const Tensor> history
     pull.dy_dtype = dy[module].dtype();
     gradients.push_back(dy[module].raw());
   }
-  for (int t = 1; t < pull.targets; ++t) slot_empty[step.followers[t - 1].slot] = !used[t];
+  for (int t = 1; t < pull.targets; ++t) slot_empty[followers[t - 1].slot] = !used[t];
   DF_CHECK(pull.dy_dtype == DType::kF32 || pull.dtype == DType::kBF16);
   pull.empty = !used[0];
   pull.modules = static_cast<int>(gradients.size());
@@ -236,35 +298,76 @@ void DepthAverager::Backward(int depth, std::span<const Tensor> history, std::sp
                              std::span<const float* const> alphas, std::span<float* const> dalphas,
                              const Tensor& dx) {
   Plan& plan = *plan_;
-  if (plan.pattern.readers(depth).empty()) return;
+  if (plan.pattern.readers(depth).empty()) {
+    plan.backward_imports[depth] = Plan::Import();
+    return;
+  }
   const int64_t count = dx.count();
   DF_CHECK(count <= plan.elements);
-  plan.PreparePull(depth, history, dy, alphas, dalphas, count);
-  PullPass& pass = plan.pull;
   const DepthStep& step = plan.backward.steps[depth];
+  Plan::Import& import = plan.backward_imports[depth];
+  const std::vector<DepthPattern::Reader>& readers = plan.pattern.readers(depth);
+  const int end = import.partial != nullptr ? LowerReader(readers, import.bound)
+                                            : static_cast<int>(readers.size()) - step.covered;
+  plan.PreparePull(depth, 0, end, step.followers, history, dy, alphas, dalphas, count);
+  PullPass& pass = plan.pull;
   pass.output[0] = dx.f32();
   pass.add = !plan.pattern.has_module(depth);
   if (step.slot >= 0 && !plan.slot_empty[step.slot]) {
     pass.partial = plan.Slot(step.slot);
     pass.empty = false;
   }
+  if (import.partial != nullptr) {
+    pass.partial = import.partial;
+    pass.empty = false;
+    import = Plan::Import();
+  }
+  plan.RunPull(count);
+}
 
-  double* dots = static_cast<double*>(plan.dots.raw());
-  const int64_t pairs = static_cast<int64_t>(plan.pairs.size());
+void DepthAverager::ExportBackward(int depth, int begin, int end, std::span<const Tensor> history,
+                                   std::span<const Tensor> dy, std::span<const float* const> alphas,
+                                   std::span<float* const> dalphas, const Tensor& start,
+                                   const Tensor& partial) {
+  Plan& plan = *plan_;
+  const std::vector<DepthPattern::Reader>& readers = plan.pattern.readers(depth);
+  const int64_t count = partial.count();
+  DF_CHECK(count <= plan.elements);
+  plan.PreparePull(depth, LowerReader(readers, begin), LowerReader(readers, end), {}, history, dy,
+                   alphas, dalphas, count);
+  PullPass& pass = plan.pull;
+  pass.output[0] = partial.f32();
+  pass.empty = false;  // -0, so that adding to it changes no bit
+  if (!start.empty()) {
+    CheckTensor("start", depth, start, count);
+    pass.partial = start.f32();
+  }
+  plan.RunPull(count);
+}
+
+void DepthAverager::ImportBackward(int depth, int begin, const Tensor& partial) {
+  Plan& plan = *plan_;
+  DF_CHECK_MSG(plan.backward.slots == 0, "imports need an averager without look-ahead");
+  plan.backward_imports[depth] = {partial.f32(), begin};
+}
+
+void DepthAverager::Plan::RunPull(int64_t count) {
+  double* lane_dots = static_cast<double*>(dots.raw());
+  const int64_t pair_count = static_cast<int64_t>(pairs.size());
   const int64_t tiles = (count + kTile - 1) / kTile;
   const int64_t parts = std::clamp<int64_t>(count / kGrain, 1, kDotParts);
   ParallelFor(parts, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t part = begin; part < end; ++part) {
       const int64_t from = tiles * part / parts * kTile;
       const int64_t to = std::min(tiles * (part + 1) / parts * kTile, count);
-      RunPullPass(pass, from, to, dots + part * pairs);
+      RunPullPass(pull, from, to, lane_dots + part * pair_count);
     }
   });
-  for (int64_t pair = 0; pair < pairs; ++pair) {
-    if (plan.pair_gradients[pair] == nullptr) continue;
+  for (int64_t pair = 0; pair < pair_count; ++pair) {
+    if (pair_gradients[pair] == nullptr) continue;
     double sum = 0;
-    for (int64_t part = 0; part < parts; ++part) sum += dots[part * pairs + pair];
-    *plan.pair_gradients[pair] += static_cast<float>(sum);
+    for (int64_t part = 0; part < parts; ++part) sum += lane_dots[part * pair_count + pair];
+    *pair_gradients[pair] += static_cast<float>(sum);
   }
 }
 

@@ -35,9 +35,18 @@ struct AveragerOptions {
   LookAhead forward = kForwardLookAhead;
   LookAhead backward = kBackwardLookAhead;
 };
+// For averagers that import partial sums.
+inline constexpr AveragerOptions kNoLookAhead = {
+    .forward = {.group = 1, .slots = 0, .worth = 1},
+    .backward = {.group = 1, .slots = 0, .worth = 1},
+};
 
 // Plans and runs the averages of one model over up to `rows` rows of `cols` elements. Holds scratch
-// only; history, weights and gradients belong to the caller. One object serves one pass at a time.
+// memory only; the caller keeps history, weights and gradients. One object serves one pass at a
+// time.
+//
+// Several processes may share an average: each sums the sources that it holds (Export) and the next
+// one starts from that sum (Import). As the order of the terms stays the same, so do the bits.
 class DepthAverager {
  public:
   // Takes its scratch from `arena` (which may be measuring).
@@ -57,8 +66,8 @@ class DepthAverager {
   void Forward(int depth, const Tensor& newest, std::span<const Tensor> history, const Tensor& y);
 
   // The same in two steps, for a caller that fuses it with other work on the same rows: after
-  // PrepareForward (arguments as above; newest need not be filled yet) RunForward makes elements
-  // [begin, end) of Y and may run on many threads at once, until every element was made; each of
+  // PrepareForward (arguments as above; newest need not be filled yet) RunForward computes elements
+  // [begin, end) of Y and may run on many threads at once, until every element is done; each of
   // them then calls hwy::FlushStream.
   void PrepareForward(int depth, const Tensor& newest, std::span<const Tensor> history,
                       const Tensor& y);
@@ -68,14 +77,35 @@ class DepthAverager {
   // history[j]: X_j as the averages read it, fp32 or bf16 [N, D], for every source (also the
   // newest, which Forward took apart). dy[i]: dY_i fp32 [N, D] of every module i >= depth; they
   // must stay unchanged down to their oldest source. dx: fp32 [N, D]: where `depth` has a module it
-  // is overwritten, else it holds dY_depth and is added to; where nobody reads X_depth it is left
-  // alone. dalphas[i]: as alphas, added to; null where that gradient is not wanted.
+  // is overwritten, else it holds dY_depth and is added to; where no module reads X_depth it is
+  // left alone. dalphas[i]: as alphas, added to; null where that gradient is not wanted.
   // The same bits whatever the number of threads.
   void Backward(int depth, std::span<const Tensor> history, std::span<const Tensor> dy,
                 std::span<const float* const> alphas, std::span<float* const> dalphas,
                 const Tensor& dx);
 
+  // partial [N, D] fp32 = start + sum over the sources j of module `depth` with begin <= j < end of
+  // alpha_ij X_j, after StartForward. `start` is what an earlier process exported; empty: nothing.
+  // It may alias partial. history: as for Forward, for these sources.
+  void ExportForward(int depth, int begin, int end, std::span<const Tensor> history,
+                     const Tensor& start, const Tensor& partial);
+  // The next Forward of module `depth` starts from `partial`, which covers its sources j < end;
+  // they need not be in the history. Needs kNoLookAhead. `partial` must stay valid until then.
+  void ImportForward(int depth, int end, const Tensor& partial);
+
+  // partial [N, D] fp32 = start + sum over the modules i that read X_depth with begin <= i < end,
+  // deepest first, of alpha_ij dY_i; adds <X_depth, dY_i> to their dalphas. The other arguments are
+  // as for Backward.
+  void ExportBackward(int depth, int begin, int end, std::span<const Tensor> history,
+                      std::span<const Tensor> dy, std::span<const float* const> alphas,
+                      std::span<float* const> dalphas, const Tensor& start, const Tensor& partial);
+  // The next Backward of `depth` starts from `partial`, which covers the modules i >= begin; their
+  // dY_i need not be given. Needs kNoLookAhead. `partial` must stay valid until then.
+  void ImportBackward(int depth, int begin, const Tensor& partial);
+
  private:
+  void RunAverage(int64_t count) const;
+
   struct Plan;
   std::unique_ptr<Plan> plan_;
 };

@@ -119,6 +119,62 @@ class Problem {
     return gradients;
   }
 
+  // The same averages by stages that hold the depths [begins[s], begins[s + 1]) each: a stage sees
+  // no other stage's history, only the partial sums that those exported.
+  std::vector<std::vector<float>> SplitForward(const std::vector<int>& begins) {
+    std::vector<Stage> stages = MakeStages(begins);
+    std::vector<std::vector<float>> y(x_.size());
+    for (Stage& stage : stages) stage.averager.StartForward(Pointers(alpha_));
+    for (int i = 0; i <= pattern_.depth(); ++i) {
+      if (!pattern_.has_module(i)) continue;
+      y[i] = x_[i];
+      std::vector<float> partial(n_);
+      const Tensor sum(partial.data(), shape_), out(y[i].data(), shape_);
+      bool started = false;
+      for (Stage& stage : stages) {
+        if (i >= stage.begin && i < stage.end) {
+          if (started) stage.averager.ImportForward(i, stage.begin, sum);
+          stage.averager.Forward(i, out, stage.history, out);
+          break;
+        }
+        stage.averager.ExportForward(i, stage.begin, stage.end, stage.history,
+                                     started ? sum : Tensor(), sum);
+        started = true;
+      }
+    }
+    return y;
+  }
+
+  Gradients SplitBackward(const std::vector<int>& begins) {
+    std::vector<Stage> stages = MakeStages(begins);
+    Gradients gradients{own_gradient_, {}};
+    for (const auto& alpha : alpha_) gradients.dalpha.emplace_back(alpha.size(), 0.5f);
+    std::vector<float*> dalphas;
+    for (auto& dalpha : gradients.dalpha) {
+      dalphas.push_back(dalpha.empty() ? nullptr : dalpha.data());
+    }
+    for (int j = pattern_.depth(); j >= 0; --j) {
+      std::vector<float> partial(n_);
+      const Tensor sum(partial.data(), shape_);
+      bool started = false;
+      for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
+        if (j >= stage->begin) {
+          if (started) stage->averager.ImportBackward(j, stage->end, sum);
+          stage->averager.Backward(j, stage->history, stage->dy, Pointers(alpha_), dalphas,
+                                   Tensor(gradients.dx[j].data(), shape_));
+          break;
+        }
+        // This stage got X_j from the one that holds it.
+        std::vector<Tensor> history = stage->history;
+        history[j] = History()[j];
+        stage->averager.ExportBackward(j, stage->begin, stage->end, history, stage->dy,
+                                       Pointers(alpha_), dalphas, started ? sum : Tensor(), sum);
+        started = true;
+      }
+    }
+    return gradients;
+  }
+
   void ExpectForward(const std::vector<std::vector<float>>& y) const {
     for (int i = 0; i <= pattern_.depth(); ++i) {
       if (!pattern_.has_module(i)) continue;
@@ -167,6 +223,33 @@ class Problem {
   }
 
  private:
+  // One process: its averager, and nothing of the other depths.
+  struct Stage {
+    int begin, end;
+    Arena arena;
+    DepthAverager averager;
+    std::vector<Tensor> history, dy;
+  };
+
+  std::vector<Stage> MakeStages(const std::vector<int>& begins) {
+    Arena measure;
+    DepthAverager(pattern_, shape_[0], shape_[1], measure, kNoLookAhead);
+    std::vector<Stage> stages;
+    for (size_t s = 0; s < begins.size(); ++s) {
+      const int end = s + 1 < begins.size() ? begins[s + 1] : pattern_.depth() + 1;
+      Arena arena(measure.peak());
+      DepthAverager averager(pattern_, shape_[0], shape_[1], arena, kNoLookAhead);
+      stages.push_back({begins[s], end, std::move(arena), std::move(averager), {}, {}});
+      const std::vector<Tensor> history = History();
+      for (int i = 0; i <= pattern_.depth(); ++i) {
+        const bool held = i >= begins[s] && i < end;
+        stages.back().history.push_back(held ? history[i] : Tensor());
+        stages.back().dy.push_back(held ? Tensor(dy_[i].data(), shape_) : Tensor());
+      }
+    }
+    return stages;
+  }
+
   std::vector<float> Normals(Random& random) const {
     std::vector<float> values(n_);
     for (float& value : values) value = random.Normal();
@@ -323,6 +406,25 @@ TEST_P(DwaTest, SameBitsWithoutLookAhead) {
       problem.ExpectForward(problem.Forward(ahead));
       problem.ExpectBackward(problem.Backward(ahead));
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Stages that pass partial sums on give what one process gives, bit for bit.
+TEST_P(DwaTest, SplitAveragesEqualTheWhole) {
+  for (const std::vector<int>& begins :
+       {std::vector<int>{0}, {0, 1}, {0, 7}, {0, 4, 9}, {0, 3, 4, 12}}) {
+    for (const DepthPattern& pattern : Patterns(13)) {
+      SCOPED_TRACE(pattern.ToString() + ", last stage from " + std::to_string(begins.back()));
+      Problem problem(pattern, 3, 91, GetParam());
+      // Weights of 0 take no part, and neither does a stage without any other weight.
+      for (auto& alpha : problem.alpha()) {
+        for (size_t k = 0; k + 1 < alpha.size(); k += 4) alpha[k] = 0;
+      }
+      EXPECT_EQ(problem.Forward(), problem.SplitForward(begins));
+      const Problem::Gradients split = problem.SplitBackward(begins);
+      EXPECT_EQ(problem.Backward().dx, split.dx);
+      EXPECT_EQ(problem.Backward(kNoLookAhead).dalpha, split.dalpha);
     }
   }
 }

@@ -12,9 +12,7 @@
 
 #include "base/cpu.h"
 #include "base/random.h"
-#include "kernels/adamw.h"
-#include "model/forward.h"
-#include "model/gradient_norm.h"
+#include "train/train_step.h"
 
 namespace {
 std::atomic<int64_t> allocations{0};
@@ -72,17 +70,16 @@ TEST_P(SteadyStep, AllocatesNothing) {
   Random random(1);
   for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(config.vocab_size));
   for (int32_t& token : targets) token = static_cast<int32_t>(random.Below(config.vocab_size));
-  std::vector<float> first(model.weights().size()), second(first.size());
-  AdamWStep adamw;
+  TrainOptions options = PresetOptions("tiny");
+  options.accumulate = 2;
+  options.dropout = 0.1;
+  options.clip = 0.5;
+  TrainStep train_step(model, activations, options);
   auto step = [&] {
-    ForwardBackward(model, {tokens, targets, kSequences, kLength}, {0.1f, 1, 1}, 1,
-                    Gradients::kReplace, activations);
-    SquaredGradientNorm(model, activations.matrix_squares);
-    model.ChangeWeights([&](const Parameter&, int64_t begin, int64_t end) {
-      const size_t at = static_cast<size_t>(begin), n = static_cast<size_t>(end - begin);
-      AdamWUpdate(adamw, model.weights().subspan(at, n), model.gradients().subspan(at, n),
-                  std::span(first).subspan(at, n), std::span(second).subspan(at, n));
+    const StepResult result = train_step.Run(1, 1e-3, [&](int64_t, int) {
+      return Batch{tokens, targets, kSequences, kLength};
     });
+    ASSERT_TRUE(result.updated);
   };
   for (int i = 0; i < 3; ++i) step();
   const int64_t before = allocations;

@@ -1,0 +1,58 @@
+#include "train/train_step.h"
+
+#include <cmath>
+#include <limits>
+
+#include "model/backward.h"
+
+namespace denseformer {
+
+TrainStep::TrainStep(Model& model, Activations& activations, const TrainOptions& options,
+                     const TrainStepParts& parts)
+    : model_(model),
+      activations_(activations),
+      options_(options),
+      reducer_(parts.reducer),
+      optimizer_(model, options, parts.moments) {}
+
+StepResult TrainStep::Run(int64_t step, double rate, BatchSource batches) {
+  return Update(step, rate, Accumulate(step, batches));
+}
+
+double TrainStep::Accumulate(int64_t step, BatchSource batches) {
+  const int passes = options_.accumulate;
+  double loss = 0;
+  for (int pass = 0; pass < passes; ++pass) {
+    const Batch batch = batches(step, pass);
+    const DropoutOptions dropout = {static_cast<float>(options_.dropout),
+                                    static_cast<uint64_t>(options_.seed),
+                                    static_cast<uint64_t>(step * passes + pass)};
+    loss += ForwardBackward(model_, batch, dropout, 1.0f / static_cast<float>(passes),
+                            pass == 0 ? Gradients::kReplace : Gradients::kAdd, activations_) /
+            passes;
+    if (!std::isfinite(loss)) break;
+  }
+  return loss;
+}
+
+StepResult TrainStep::Update(int64_t step, double rate, double loss) {
+  StepResult result;
+  result.loss = loss;
+  // The squares that the backward pass collected are those of this process's own gradients.
+  double matrix_squares = activations_.matrix_squares;
+  if (reducer_ != nullptr) {
+    reducer_->Reduce(model_.gradients(), result.loss);
+    matrix_squares = std::numeric_limits<double>::quiet_NaN();
+  }
+  double squares = optimizer_.SquaredGradientNorm(step, matrix_squares);
+  if (reducer_ != nullptr) squares = reducer_->ReduceSquares(squares);
+  result.norm = std::sqrt(squares);
+  result.updated = std::isfinite(result.loss) && std::isfinite(result.norm);
+  if (result.updated) {
+    const bool clips = options_.clip > 0 && result.norm > options_.clip;
+    optimizer_.Update(step, rate, clips ? options_.clip / (result.norm + 1e-6) : 1.0);
+  }
+  return result;
+}
+
+}  // namespace denseformer

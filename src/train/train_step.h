@@ -1,0 +1,74 @@
+// One training step, shared by trainer, plan, benchmarks and tests:
+//   accumulate  gradients of the mean loss over the passes of the step's batch
+//   reduce      loss and gradients over all processes, where there are several
+//   clip        by the norm of the gradient of the parameters that the step trains
+//   update      AdamW; skipped where the loss or the norm is not finite
+#ifndef DENSEFORMER_TRAIN_TRAIN_STEP_H_
+#define DENSEFORMER_TRAIN_TRAIN_STEP_H_
+
+#include <cstdint>
+#include <span>
+
+#include "base/function_ref.h"
+#include "model/activations.h"
+#include "model/batch.h"
+#include "model/model.h"
+#include "train/optimizer.h"
+#include "train/options.h"
+
+namespace denseformer {
+
+struct StepResult {
+  double loss = 0;       // mean over the passes
+  double norm = 0;       // of the gradient, before clipping
+  bool updated = false;  // false: loss or norm is not finite, and the weights are as before
+};
+
+// What several processes that share a step do with its loss and gradients.
+class StepReducer {
+ public:
+  virtual ~StepReducer() = default;
+  // After the last pass: loss and gradients of this process become those of the whole batch.
+  virtual void Reduce(std::span<float> gradients, double& loss) = 0;
+  // The sum of squares over the parameters of this process becomes that over all parameters.
+  virtual double ReduceSquares(double squares) { return squares; }
+};
+
+struct TrainStepParts {
+  StepReducer* reducer = nullptr;  // null: one process
+  // Moments that the caller keeps; empty: the step allocates them.
+  Moments moments;
+};
+
+class TrainStep {
+ public:
+  // The batch of pass `pass` (from 0) of step `step`; its views must stay valid until the next
+  // call.
+  using BatchSource = FunctionRef<Batch(int64_t step, int pass)>;
+
+  // Model, activations and parts must outlive it. Of the options it takes passes, dropout, seed and
+  // those of the optimizer.
+  TrainStep(Model& model, Activations& activations, const TrainOptions& options,
+            const TrainStepParts& parts = TrainStepParts());
+
+  // Step `step` (from 0) with learning rate `rate`. A steady step allocates nothing.
+  StepResult Run(int64_t step, double rate, BatchSource batches);
+
+  // The same in two parts. Accumulate ends at the first pass whose loss is not finite, so that the
+  // batch that it read last is the one to blame.
+  double Accumulate(int64_t step, BatchSource batches);
+  StepResult Update(int64_t step, double rate, double loss);
+
+  Optimizer& optimizer() { return optimizer_; }
+
+ private:
+  Model& model_;
+  Activations& activations_;
+  TrainOptions options_;
+  StepReducer* reducer_;
+  Optimizer optimizer_;
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_TRAIN_TRAIN_STEP_H_
