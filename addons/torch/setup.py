@@ -19,6 +19,21 @@ def pure() -> bool:
     return os.environ.get("DENSEFORMER_PURE", "") not in ("", "0")
 
 
+def progress():
+    """Where people see the build, which takes minutes: pip shows its own output only in the end."""
+    try:
+        return open("/dev/tty", "w")
+    except OSError:
+        return os.fdopen(os.dup(sys.stderr.fileno()), "w")
+
+
+def run(command, out) -> None:
+    try:
+        subprocess.check_call(command, stdout=out, stderr=subprocess.STDOUT)
+    except FileNotFoundError:
+        sys.exit(f"denseformer: the build needs {command[0]}, which is not installed")
+
+
 class Build(build_py):
     def run(self) -> None:
         super().run()
@@ -43,9 +58,11 @@ class Build(build_py):
                 "-DDENSEFORMER_TORCH_CXX11_ABI=%d" % torch._C._GLIBCXX_USE_CXX11_ABI,
             ]
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        subprocess.check_call(["cmake", *generator, "-S", HERE, "-B", build, *where])
         jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
-        subprocess.check_call(["cmake", "--build", build, "-j", jobs])
+        with progress() as out:
+            print(f"denseformer: building the CPU kernels with {jobs} jobs", file=out, flush=True)
+            run(["cmake", *generator, "-S", HERE, "-B", build, *where], out)
+            run(["cmake", "--build", build, "-j", jobs], out)
         for name in (LIBRARY, "_build.py"):
             shutil.copy(os.path.join(build, "python", "denseformer", name), target)
 
@@ -54,5 +71,15 @@ class BinaryDistribution(Distribution):
     def has_ext_modules(self) -> bool:
         return not pure()
 
+
+try:
+    import setuptools.command.bdist_wheel  # noqa: F401, in setuptools since 70.1
+except ImportError:
+    try:
+        import wheel  # noqa: F401
+    except ImportError:
+        sys.exit(
+            "denseformer: this setuptools needs the package `wheel` to build: pip install wheel"
+        )
 
 setup(cmdclass={"build_py": Build}, distclass=BinaryDistribution)

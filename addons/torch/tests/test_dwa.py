@@ -599,6 +599,55 @@ class CompileTest(unittest.TestCase):
         )
 
 
+class Initialization(unittest.TestCase):
+    """Frameworks that build models without memory leave the identity, never what lay there."""
+
+    def identity(self, module):
+        for alpha in module.alphas:
+            if alpha is not None:
+                expected = torch.zeros_like(alpha.weight)
+                expected[0, -1] = 1
+                self.assertTrue(torch.equal(alpha.weight, expected), alpha.weight)
+
+    def test_to_empty(self):
+        module = randomize(DWAModules(4))
+        module.to_empty(device="cpu")
+        self.identity(module)
+        meta = DWAModules(4).to("meta")
+        self.assertTrue(meta.alphas[0].weight.is_meta)
+        meta.to_empty(device="cpu")
+        self.identity(meta)
+
+    def test_moves_keep_the_values(self):
+        module = randomize(DWAModules(4))
+        before = [alpha.weight.detach().clone() for alpha in module.alphas]
+        module.double().float().to("cpu")
+        for value, alpha in zip(before, module.alphas):
+            self.assertTrue(torch.equal(value, alpha.weight))
+
+    def test_empty_memory_in_place_of_a_missing_key(self):
+        module = DWAModules(3).to("meta")
+        for alpha in module.alphas:
+            alpha.weight = nn.Parameter(torch.full_like(alpha.weight, float("nan"), device="cpu"))
+        self.identity(module)
+        # What a checkpoint holds stays.
+        loaded = DWAModules(3).to("meta")
+        value = nn.Parameter(torch.tensor([[0.5, 2.0]]))
+        value._is_hf_initialized = True
+        loaded.alphas[0].weight = value
+        self.assertTrue(torch.equal(loaded.alphas[0].weight, value))
+
+    def test_a_pass_on_uninitialized_weights_is_an_error(self):
+        for bad in (float("nan"), 0.0):
+            module = DWAModules(2)
+            with torch.no_grad():
+                module.alphas[1].weight.fill_(bad)
+            with self.assertRaisesRegex(RuntimeError, "after block 2 are not initialized"):
+                module.init_accumulators(torch.ones(1, 4))
+            module.reset_parameters()
+            module.init_accumulators(torch.ones(1, 4))
+
+
 if __name__ == "__main__":
     print(f"PyTorch {torch.__version__}, kernels: {denseformer.has_kernels}", file=sys.stderr)
     unittest.main()

@@ -33,6 +33,17 @@ if(DENSEFORMER_TESTS)
     add_test(NAME torch/export COMMAND ${df_interpreter} ${df_here}/tests/test_export.py -v)
     add_test(NAME examples/torch_gpt_python
              COMMAND ${df_interpreter} ${df_here}/examples/gpt.py --steps 20)
+    # Needs the package `transformers`; without it there is nothing to convert.
+    execute_process(COMMAND ${df_interpreter} -c "import transformers" RESULT_VARIABLE df_no_transformers
+                    OUTPUT_QUIET ERROR_QUIET)
+    if(df_no_transformers STREQUAL "0")
+      add_test(NAME examples/torch_gpt2_huggingface
+               COMMAND ${df_interpreter} ${df_here}/examples/gpt2_huggingface.py --period 2)
+      set_tests_properties(examples/torch_gpt2_huggingface PROPERTIES
+        ENVIRONMENT "${df_environment}" TIMEOUT 1200)
+    else()
+      message(STATUS "${df_interpreter} has no transformers: the example on GPT-2 is not tested")
+    endif()
     set_tests_properties(torch/python torch/export examples/torch_gpt_python PROPERTIES
       ENVIRONMENT "${df_environment}" TIMEOUT 1200)
   else()

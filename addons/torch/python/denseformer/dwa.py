@@ -123,18 +123,57 @@ Accumulators = Any
 class _Alpha(nn.Module):
     """The weights of one module, ``[1, n]``.
 
-    Not an ``nn.Linear``, so that initialisers of every ``nn.Linear`` of a model pass it by.
+    Not an ``nn.Linear``, so that initializers of every ``nn.Linear`` of a model pass it by.
+
+    Frameworks build models without memory (the meta device) and put uninitialized memory in its
+    place for what no checkpoint holds: ``to_empty``, and Hugging Face's ``from_pretrained``. Weights
+    that get memory this way become the identity here.
     """
 
     def __init__(self, n: int):
         super().__init__()
+        self._loading = False
         self.weight = nn.Parameter(torch.empty(1, n))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         with torch.no_grad():
             self.weight.zero_()
-            self.weight[0, -1] = 1.0
+            self.weight[:, -1:].fill_(1.0)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        before = self._parameters.get("weight") if "_parameters" in self.__dict__ else None
+        super().__setattr__(name, value)
+        if name != "weight" or before is None or self._loading:
+            return
+        # Hugging Face marks what comes from the checkpoint.
+        loaded = getattr(value, "_is_hf_initialized", False)
+        if before.is_meta and not self.weight.is_meta and not loaded:
+            self.reset_parameters()
+
+    def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> "_Alpha":
+        before = self.weight.detach()
+        self._loading = True  # what `fn` gives is judged below, once
+        try:
+            super()._apply(fn, *args, **kwargs)
+        finally:
+            self._loading = False
+        now = self.weight.detach()
+        if now.is_meta:
+            return self
+        # A move or a change of dtype keeps the values; to_empty does not.
+        if before.is_meta or not torch.allclose(
+            before.to(now.device, now.dtype), now, rtol=0, atol=0, equal_nan=True
+        ):
+            self.reset_parameters()
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._loading = True
+        try:
+            super()._load_from_state_dict(*args, **kwargs)
+        finally:
+            self._loading = False
 
     def extra_repr(self) -> str:
         return f"sources={self.weight.shape[1]}"
@@ -185,6 +224,7 @@ class DWAModules(nn.Module):
             [_Alpha(len(row)) if row else None for row in self.sources[1:]]  # type: ignore
         )
         self._passes: Dict[int, Accumulators] = {}
+        self._checked = False
 
     def reset_parameters(self) -> None:
         """Sets every average back to the newest output alone."""
@@ -192,8 +232,25 @@ class DWAModules(nn.Module):
             if alpha is not None:
                 alpha.reset_parameters()
 
+    def _check_once(self) -> None:
+        """Before the first pass: weights that no initializer has reached are rarely numbers."""
+        if self._checked:
+            return
+        for i, alpha in enumerate(self.alphas):
+            if alpha is None:
+                continue
+            weight = alpha.weight.detach()
+            if weight.is_meta or not bool(torch.isfinite(weight).all()) or not bool(weight.any()):
+                raise RuntimeError(
+                    f"denseformer: the weights of the average after block {i + 1} are not "
+                    "initialized: call reset_parameters() on DWAModules, or load them, first"
+                )
+        self._checked = True
+
     def init_accumulators(self, x: Tensor) -> Accumulators:
         """Begins a pass with the embedding ``x``; returns the pass."""
+        if not _is_compiling():
+            self._check_once()
         rows = [alpha.weight.view(-1) for alpha in self.alphas if alpha is not None]
         weights = torch.cat(rows) if rows else x.new_empty(0)
         if _is_compiling():
@@ -231,4 +288,5 @@ class DWAModules(nn.Module):
     def __getstate__(self) -> Dict[str, Any]:
         state = self.__dict__.copy()
         state["_passes"] = {}
+        state["_checked"] = False
         return state
