@@ -13,6 +13,7 @@
 #include "denseformer/depth_pattern.h"
 #include "io/run_directory.h"
 #include "model/config_fields.h"
+#include "model/cut_plan.h"
 #include "model/depth_forms.h"
 #include "model/mask_file.h"
 #include "model/parameters.h"
@@ -192,6 +193,8 @@ void Info(const ModelInfoOptions& options, const CommonOptions& common) {
   }
   const Described described = Describe(options);
   const int stages = options.pipeline;
+  // Throws before anything is printed.
+  if (stages > 0) EvenCuts(described.config.n_layer, stages);
   if (common.json) {
     Json json = ToJson(described);
     if (stages > 0) {

@@ -158,6 +158,7 @@ TEST(InfoTest, PipelineShowsWhatCrossesTheCuts) {
   EXPECT_TRUE(Contains(table.out, "pipeline of 4 stages")) << table.out;
   const ProgramResult wrong = RunProgram({"info", "--preset", "test", "--pipeline", "99"});
   EXPECT_EQ(wrong.status, 2);
+  EXPECT_EQ(wrong.out, "");
   EXPECT_TRUE(Contains(wrong.err, "pipeline: got 99 stages, expected 1 to")) << wrong.err;
 }
 

@@ -136,7 +136,7 @@ class Monitor {
       failure_ = report;
     }
     // Rank 0 ends this process. Should rank 0 be unable to, this rank does.
-    std::this_thread::sleep_for(std::chrono::seconds(20));
+    std::this_thread::sleep_for(std::chrono::seconds(60));
     LogError("rank {}: {}", rank_, message);
     MPI_Abort(MPI_COMM_WORLD, status);
   }
