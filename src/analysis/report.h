@@ -2,6 +2,7 @@
 #ifndef DENSEFORMER_ANALYSIS_REPORT_H_
 #define DENSEFORMER_ANALYSIS_REPORT_H_
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct ReportInput {
   std::vector<RunData> runs;
   std::vector<nlohmann::ordered_json> benches;  // results of `bench forward` and `bench train`
   std::vector<Sample> samples;
+  int refresh = 0;  // seconds after which the page reloads itself; 0: never
 };
 
 // The comparison of the runs (report_table.cc).
@@ -26,6 +28,8 @@ std::string ReportCsv(const std::vector<RunData>& runs);
 std::string ReportTableHtml(const std::vector<RunData>& runs);
 // What the table shows, in words: which run has the lowest loss, and by how much.
 std::vector<std::string> ReportSentences(const std::vector<RunData>& runs);
+// "section.key" -> value of the run's train.toml.
+std::map<std::string, std::string> RunOptions(const RunData& run);
 // The options in which the runs differ, and all options of each.
 std::string ReportOptionsHtml(const std::vector<RunData>& runs);
 

@@ -1,7 +1,8 @@
 
-// Line charts: values under the pointer, dragging zooms into a range of x, a double click or the
-// button shows all again, the legend hides and shows lines. Heat maps and points: values under the
-// pointer. Tabs choose the axis of the curves. Data are read from the attributes when first needed,
+// Line charts: values under the pointer, dragging zooms into a range of x and shows more points, a
+// double click or the button shows everything; smoothing and logarithmic axes for the curves. Heat
+// maps and points: values under the pointer. The legend of the page hides and shows a run in all
+// charts; tabs choose the axis of the curves. Data are read from the attributes when first needed,
 // so that opening a page costs nothing.
 (function () {
   'use strict';
@@ -89,92 +90,189 @@
     return ticks;
   }
 
+  // Settings of the curves, shared by all of their charts.
+  var settings = {smoothing: 0, logx: false, logy: false};
+
+  // Exponential moving average with the bias of its start removed.
+  function smoothed(values, weight) {
+    if (!weight) return values;
+    var sum = 0, norm = 0;
+    return values.map(function (v) {
+      if (v === null) return null;
+      sum = weight * sum + (1 - weight) * v;
+      norm = weight * norm + (1 - weight);
+      return sum / norm;
+    });
+  }
+
   function lineChart(svg) {
     var figure = svg.closest('figure'), plot = svg.querySelector('.plot'), axes = svg.querySelector('.axes');
-    var X = numbers(plot.dataset.x), Y = numbers(plot.dataset.y), log = plot.dataset.log === '1';
-    var full = {x0: X[0], x1: X[1], y0: Y[0], y1: Y[1]}, view = Object.assign({}, full);
+    var X = numbers(plot.dataset.x), Y = numbers(plot.dataset.y), most = Number(plot.dataset.most);
+    var curves = !!svg.closest('[data-tab]'), smooth = plot.dataset.smooth === '1';
+    var logx = false, logy = plot.dataset.log === '1';
+    var drawn = {x0: X[0], x1: X[1], y0: Y[0], y1: Y[1]}, view = Object.assign({}, drawn);
     var lines = Array.prototype.map.call(plot.querySelectorAll('path.line'), function (path) {
+      var data = path.dataset;
       return {
-        path: path, key: path.getAttribute('class').replace('line', ''), name: path.dataset.name,
-        x: numbers(path.dataset.xs), y: numbers(path.dataset.ys)
+        path: path, key: path.getAttribute('class').replace('line', ''), name: data.name,
+        x: numbers(data.xs), raw: numbers(data.ys), y: numbers(data.ys), counts: data.counts === undefined ? null : numbers(data.counts),
+        low: data.low === undefined ? null : numbers(data.low), high: data.high === undefined ? null : numbers(data.high),
+        band: data.low === undefined ? null : path.previousElementSibling, faint: null
       };
     });
     var cursor = svgNode(svg, 'line', {'class': 'cursor off', y1: Y[3], y2: Y[2]});
     var span = svgNode(svg, 'rect', {'class': 'span off', y: Y[3], height: Y[2] - Y[3]});
-    var from = null, reset = null;
+    var from = null, reset = null, range = null;
 
-    function scale(v) { return log ? Math.log10(Math.max(v, view.y0 * 1e-3)) : v; }
-    function px(v) { return X[2] + (X[3] - X[2]) * (v - view.x0) / (view.x1 - view.x0); }
-    function py(v) { return Y[2] + (Y[3] - Y[2]) * (scale(v) - scale(view.y0)) / (scale(view.y1) - scale(view.y0)); }
-    function xAt(p) { return view.x0 + (p - X[2]) / (X[3] - X[2]) * (view.x1 - view.x0); }
+    function sx(v) { return logx ? Math.log10(Math.max(v, view.x0 * 1e-3)) : v; }
+    function sy(v) { return logy ? Math.log10(Math.max(v, view.y0 * 1e-3)) : v; }
+    function px(v) { return X[2] + (X[3] - X[2]) * (sx(v) - sx(view.x0)) / (sx(view.x1) - sx(view.x0)); }
+    function py(v) { return Y[2] + (Y[3] - Y[2]) * (sy(v) - sy(view.y0)) / (sy(view.y1) - sy(view.y0)); }
+    function xAt(p) {
+      var v = sx(view.x0) + (p - X[2]) / (X[3] - X[2]) * (sx(view.x1) - sx(view.x0));
+      return logx ? Math.pow(10, v) : v;
+    }
     function inside(event) { return Math.max(X[2], Math.min(X[3], place(svg, event).x)); }
-    function hidden(line) { return line.path.classList.contains('off'); }
-    function missing(line, i) { return line.x[i] === null || line.y[i] === null || (log && line.y[i] <= 0); }
+    function hidden(line) { return getComputedStyle(line.path).display === 'none'; }
+    function missing(line, i, values) {
+      var x = line.x[i], y = values[i];
+      return x === null || y === null || (logx && x <= 0) || (logy && y <= 0);
+    }
 
+    // The points of a line between low and high and one on either side, as means over stretches where
+    // they are more than can be told apart: [{x, y, n, low, high}], null for a gap.
+    function points(line, values, low, high) {
+      var first = 0, last = line.x.length - 1;
+      while (first < last && line.x[first + 1] !== null && line.x[first + 1] < low) first++;
+      while (last > first && line.x[last - 1] !== null && line.x[last - 1] > high) last--;
+      var stretch = line.counts ? Math.max(1, Math.ceil((last - first + 1) / most)) : 1, result = [];
+      for (var begin = first; begin <= last; begin += stretch) {
+        var x = 0, y = 0, n = 0, kept = -1;
+        for (var i = begin; i < begin + stretch && i <= last; i++) {
+          if (missing(line, i, values)) continue;
+          var count = line.counts ? line.counts[i] : 1;
+          x += line.x[i] * count;
+          y += values[i] * count;
+          n += count;
+          kept = i;
+        }
+        if (n) result.push({x: x / n, y: y / n, n: n, low: line.low && line.low[kept], high: line.high && line.high[kept]});
+        else if (stretch === 1) result.push(null);
+      }
+      return result;
+    }
+    function pathOf(line, list) {
+      var path = '', pen = false;
+      list.forEach(function (p) {
+        if (!p) { pen = false; return; }
+        path += (pen ? 'L' : 'M') + px(p.x).toFixed(1) + ' ' + py(p.y).toFixed(1) + (pen ? '' : 'h.1');
+        pen = true;
+      });
+      return path;
+    }
+    function bandOf(list) {
+      var all = list.filter(Boolean), edge = all.map(function (p) { return px(p.x).toFixed(1) + ' ' + py(p.high).toFixed(1); });
+      all.reverse().forEach(function (p) { edge.push(px(p.x).toFixed(1) + ' ' + py(p.low).toFixed(1)); });
+      return edge.length ? 'M' + edge.join('L') + 'Z' : '';
+    }
+    function drawLine(line) {
+      line.shown = points(line, line.y, view.x0, view.x1);
+      line.path.setAttribute('d', pathOf(line, line.shown));
+      if (line.band) line.band.setAttribute('d', bandOf(line.shown));
+      if (line.y !== line.raw && !line.faint) {
+        line.faint = document.createElementNS(SVG, 'path');
+        plot.insertBefore(line.faint, plot.firstChild);
+      }
+      if (!line.faint) return;
+      line.faint.setAttribute('class', 'raw ' + line.path.getAttribute('class'));
+      line.faint.setAttribute('d', line.y === line.raw ? '' : pathOf(line, points(line, line.raw, view.x0, view.x1)));
+    }
     function draw() {
       axes.textContent = '';
-      var free = 0;  // right of the label before; widths as in SvgAxes
-      niceTicks(view.x0, view.x1, 6).forEach(function (t) {
+      var free = 0;  // right end of the label before; widths as in SvgAxes
+      (logx ? logTicks : niceTicks)(view.x0, view.x1, 6).forEach(function (t) {
         svgNode(axes, 'line', {'class': 'grid', x1: px(t), x2: px(t), y1: Y[2], y2: Y[3]});
         var label = tickLabel(t), half = 8.5 / 2 * label.length;
         if (px(t) - half < free) return;
         free = px(t) + half + 4;
         svgNode(axes, 'text', {'class': 'soft', 'text-anchor': 'middle', x: px(t), y: Y[2] + 17}, label);
       });
-      (log ? logTicks : niceTicks)(view.y0, view.y1, 5).forEach(function (t) {
+      (logy ? logTicks : niceTicks)(view.y0, view.y1, 5).forEach(function (t) {
         svgNode(axes, 'line', {'class': 'grid', x1: X[2], x2: X[3], y1: py(t), y2: py(t)});
         svgNode(axes, 'text', {'class': 'soft', 'text-anchor': 'end', x: X[2] - 6, y: py(t) + 4}, tickLabel(t));
       });
+      lines.forEach(drawLine);
+    }
+    // The view that holds the visible lines between low and high (null: all of them).
+    function fit(low, high) {
+      var x0 = Infinity, x1 = -Infinity, y0 = Infinity, y1 = -Infinity;
       lines.forEach(function (line) {
-        var path = '', pen = false;
+        if (hidden(line)) return;
         for (var i = 0; i < line.x.length; i++) {
-          if (missing(line, i)) { pen = false; continue; }
-          path += (pen ? 'L' : 'M') + px(line.x[i]).toFixed(1) + ' ' + py(line.y[i]).toFixed(1) + (pen ? '' : 'h.1');
-          pen = true;
+          if (missing(line, i, line.y) || (low !== null && (line.x[i] < low || line.x[i] > high))) continue;
+          x0 = Math.min(x0, line.x[i]);
+          x1 = Math.max(x1, line.x[i]);
+          y0 = Math.min(y0, line.low ? line.low[i] : line.y[i]);
+          y1 = Math.max(y1, line.high ? line.high[i] : line.y[i]);
         }
-        line.path.setAttribute('d', path);
+      });
+      if (x0 > x1) return false;
+      function room(a, b, log) {
+        if (b <= a) return [log ? a / 1.1 : a - Math.max(1e-9, Math.abs(a) * 0.1), log ? a * 1.1 : a + Math.max(1e-9, Math.abs(a) * 0.1)];
+        var r = log ? Math.pow(b / a, 0.04) : (b - a) * 0.04;
+        return log ? [a / r, b * r] : [a - r, b + r];
+      }
+      var rx = low === null ? room(x0, x1, logx) : [low, high], ry = room(y0, y1, logy && y0 > 0);
+      view = {x0: rx[0], x1: rx[1], y0: ry[0], y1: ry[1]};
+      return true;
+    }
+    function asDrawn() {
+      return !logx && logy === (plot.dataset.log === '1') && lines.every(function (line) {
+        return line.y === line.raw && !line.path.classList.contains('off');
       });
     }
-    function showAll() {
-      Object.assign(view, full);
+    // Draws with the settings of the page, in the range that was chosen.
+    function update() {
+      logx = curves && settings.logx;
+      logy = plot.dataset.log === '1' || (curves && settings.logy && lines.some(function (line) {
+        return line.raw.some(function (v) { return v > 0; });
+      }));
+      lines.forEach(function (line) {
+        line.y = smooth && !line.band ? smoothed(line.raw, settings.smoothing) : line.raw;
+      });
+      if (range) fit(range[0], range[1]);
+      else if (asDrawn() || !fit(null, null)) view = Object.assign({}, drawn);
       draw();
+    }
+    function showAll() {
+      range = null;
+      update();
       if (reset) { reset.remove(); reset = null; }
     }
     function zoom(low, high) {
-      var least = Infinity, most = -Infinity;
-      lines.forEach(function (line) {
-        for (var i = 0; i < line.x.length && !hidden(line); i++) {
-          if (missing(line, i) || line.x[i] < low || line.x[i] > high) continue;
-          least = Math.min(least, line.y[i]);
-          most = Math.max(most, line.y[i]);
-        }
-      });
-      if (least > most) return;
-      view.x0 = low;
-      view.x1 = high;
-      var room = log ? Math.pow(most / least, 0.05) : (most - least) * 0.05;
-      if (most > least) {
-        view.y0 = log ? least / room : least - room;
-        view.y1 = log ? most * room : most + room;
-      }
-      draw();
+      var before = range;
+      range = [low, high];
+      if (!fit(low, high)) { range = before; return; }
+      update();
       if (reset) return;
       reset = add(figure, 'button', 'show all', 'reset');
       reset.type = 'button';
       reset.addEventListener('click', showAll);
     }
-    // The values of all lines nearest to x.
+    // The drawn point of each line nearest to x.
     function rowsAt(x) {
       var rows = [], at = null;
       lines.forEach(function (line) {
-        var best = -1;
         if (hidden(line)) return;
-        for (var i = 0; i < line.x.length; i++) {
-          if (!missing(line, i) && (best < 0 || Math.abs(line.x[i] - x) < Math.abs(line.x[best] - x))) best = i;
-        }
-        if (best < 0) return;
-        if (at === null || Math.abs(line.x[best] - x) < Math.abs(at - x)) at = line.x[best];
-        rows.push({key: line.key, name: line.name, value: shortNumber(line.y[best])});
+        if (!line.shown) line.shown = points(line, line.y, view.x0, view.x1);
+        var best = null;
+        line.shown.forEach(function (p) { if (p && (!best || Math.abs(p.x - x) < Math.abs(best.x - x))) best = p; });
+        if (!best) return;
+        if (at === null || Math.abs(best.x - x) < Math.abs(at - x)) at = best.x;
+        var note = best.n > 1 ? ' (mean of ' + best.n + ' ' + plot.dataset.countWord + ')' : '';
+        if (line.y !== line.raw) note += ' (smoothed)';
+        if (line.low) note += ' (' + shortNumber(best.low) + ' to ' + shortNumber(best.high) + ')';
+        rows.push({key: line.key, name: line.name + note, value: shortNumber(best.y)});
       });
       return {at: at, rows: rows};
     }
@@ -212,6 +310,7 @@
       });
     });
     svg.addEventListener('dblclick', showAll);
+    return {update: update, zoom: zoom, range: function () { return range; }, busy: function () { return from !== null; }};
   }
 
   function heatMap(svg) {
@@ -234,7 +333,7 @@
     svg.addEventListener('pointerleave', hide);
   }
 
-  function points(svg) {
+  function scatter(svg) {
     svg.addEventListener('pointermove', function (event) {
       var text = event.target.dataset && event.target.dataset.tip;
       if (text) showTip(event, text, []); else hideTip();
@@ -242,28 +341,97 @@
     svg.addEventListener('pointerleave', hideTip);
   }
 
-  var kinds = {lines: lineChart, heat: heatMap, scatter: points};
-  each(document, 'svg.chart', function (svg) {
+  // Charts come to life when they are first needed.
+  var kinds = {lines: lineChart, heat: heatMap, scatter: scatter}, alive = {};
+  function wake(svg) {
     Object.keys(kinds).forEach(function (kind) {
-      if (!svg.classList.contains(kind)) return;
-      svg.addEventListener('pointerover', function () { kinds[kind](svg); }, {once: true});
+      if (svg.classList.contains(kind) && !(svg.id in alive)) alive[svg.id] = kinds[kind](svg) || null;
     });
+    return alive[svg.id];
+  }
+  each(document, 'svg.chart', function (svg) {
+    svg.addEventListener('pointerover', function () { wake(svg); }, {once: true});
   });
+  function updateCurves() {
+    each(document, '[data-tab] svg.lines', function (svg) { wake(svg).update(); });
+  }
+
+  function pressed(button) { return button.getAttribute('aria-pressed') === 'true'; }
+  function showRun(button, show) {
+    button.setAttribute('aria-pressed', show);
+    each(document, '[data-key="' + button.dataset.run + '"]', function (mark) {
+      mark.classList.toggle('off', !show);
+      if (mark.dataset.low !== undefined) mark.previousElementSibling.classList.toggle('off', !show);
+    });
+  }
   each(document, '.legend button', function (button) {
     button.addEventListener('click', function () {
-      var show = button.getAttribute('aria-pressed') !== 'true', figure = button.closest('figure');
+      if (button.dataset.run !== undefined) { showRun(button, !pressed(button)); return; }
+      var show = !pressed(button), line = button.closest('figure').querySelectorAll('.plot path.line')[Number(button.dataset.series)];
       button.setAttribute('aria-pressed', show);
-      var line = figure.querySelectorAll('.plot path.line')[Number(button.dataset.series)];
       if (line) line.classList.toggle('off', !show);
     });
   });
-  each(document, '.tabs', function (tabs) {
-    tabs.addEventListener('click', function (event) {
-      var chosen = event.target.closest('button');
-      if (!chosen) return;
-      each(tabs, 'button', function (button) { button.setAttribute('aria-pressed', button === chosen); });
-      each(document, '[data-tab]', function (part) { part.hidden = part.dataset.tab !== chosen.dataset.show; });
+  function showTab(name) {
+    each(document, '.tabs button', function (button) { button.setAttribute('aria-pressed', button.dataset.show === name); });
+    each(document, '[data-tab]', function (part) { part.hidden = part.dataset.tab !== name; });
+  }
+  each(document, '.tabs button', function (button) {
+    button.addEventListener('click', function () { showTab(button.dataset.show); });
+  });
+  function setSwitch(button, on) {
+    button.setAttribute('aria-pressed', on);
+    if (button.dataset.switch === 'bands') document.body.classList.toggle('lines-of-seeds', !on);
+    else settings[button.dataset.switch] = on;
+  }
+  each(document, '[data-switch]', function (button) {
+    button.addEventListener('click', function () {
+      setSwitch(button, !pressed(button));
+      updateCurves();
     });
   });
+  var slider = document.getElementById('smoothing');
+  function setSmoothing(value) {
+    settings.smoothing = Number(value);
+    slider.value = value;
+    slider.parentNode.querySelector('output').textContent = value;
+  }
+  if (slider) slider.addEventListener('input', function () { setSmoothing(slider.value); updateCurves(); });
+
+  // A page of runs that go on reloads itself and keeps what was chosen.
+  var seconds = Number(document.documentElement.dataset.refresh), store = 'denseformer ' + location.pathname;
+  function saveChoices() {
+    var choices = {smoothing: settings.smoothing, switches: {}, hidden: [], ranges: {}};
+    each(document, '.tabs button', function (button) { if (pressed(button)) choices.tab = button.dataset.show; });
+    each(document, '[data-switch]', function (button) { choices.switches[button.dataset.switch] = pressed(button); });
+    each(document, '[data-run]', function (button) { if (!pressed(button)) choices.hidden.push(button.dataset.run); });
+    Object.keys(alive).forEach(function (id) {
+      if (alive[id] && alive[id].range()) choices.ranges[id] = alive[id].range();
+    });
+    sessionStorage.setItem(store, JSON.stringify(choices));
+  }
+  function restoreChoices() {
+    var choices = JSON.parse(sessionStorage.getItem(store));
+    if (!choices) return;
+    if (choices.tab) showTab(choices.tab);
+    each(document, '[data-switch]', function (button) { setSwitch(button, choices.switches[button.dataset.switch] === true); });
+    each(document, '[data-run]', function (button) { if (choices.hidden.indexOf(button.dataset.run) >= 0) showRun(button, false); });
+    if (slider) setSmoothing(choices.smoothing);
+    updateCurves();
+    Object.keys(choices.ranges).forEach(function (id) {
+      var svg = document.getElementById(id);
+      if (svg) wake(svg).zoom(choices.ranges[id][0], choices.ranges[id][1]);
+    });
+  }
+  function refresh() {
+    var busy = document.hidden || Object.keys(alive).some(function (id) { return alive[id] && alive[id].busy(); });
+    if (busy) { setTimeout(refresh, 1000); return; }
+    try { saveChoices(); } catch (error) { /* no storage: the choices are lost */ }
+    location.reload();
+  }
+  if (seconds) {
+    try { restoreChoices(); } catch (error) { /* no storage */ }
+    setTimeout(refresh, 1000 * seconds);
+  }
   document.documentElement.dataset.ready = '1';
 })();

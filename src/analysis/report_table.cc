@@ -35,15 +35,16 @@ struct Column {
   Better better = Better::kNeither;
 };
 const std::vector<Column>& Columns() {
+  // The results first: a narrow screen shows as many as fit.
   static const std::vector<Column> columns = {
-      {"Parameters", "parameters", {"parameters"}, Count},
-      {"DWA weights", "dwa_weights", {"dwa_weights"}, Count},
-      {"Steps", "steps", {"steps"}, Count},
-      {"Tokens", "tokens", {"tokens"}, Count},
       {"Validation loss", "validation_loss", {"validation", "loss"}, Loss, Better::kLower},
       {"Perplexity", "perplexity", {"validation", "perplexity"}, Perplexity, Better::kLower},
       {"Accuracy", "accuracy", {"validation", "accuracy"}, Percent, Better::kHigher},
       {"Bits per byte", "bits_per_byte", {"validation", "bits_per_byte"}, Loss, Better::kLower},
+      {"Parameters", "parameters", {"parameters"}, Count},
+      {"DWA weights", "dwa_weights", {"dwa_weights"}, Count},
+      {"Steps", "steps", {"steps"}, Count},
+      {"Tokens", "tokens", {"tokens"}, Count},
       {"Tokens/s", "tokens_per_second", {"tokens_per_second"}, Count},
       {"Time", "seconds", {"seconds"}, HumanDuration},
   };
@@ -81,27 +82,11 @@ std::string CsvCell(const std::string& text) {
   return quoted + "\"";
 }
 
-// "section.key" -> value of the lines of train.toml.
-std::map<std::string, std::string> OptionsOf(const RunData& run) {
-  std::map<std::string, std::string> options;
-  std::string section;
-  for (const std::string& line : Split(run.options, '\n')) {
-    const std::string_view text = Trim(line);
-    const size_t equal = text.find('=');
-    if (text.starts_with('[') && text.ends_with(']')) {
-      section = std::string(text.substr(1, text.size() - 2)) + ".";
-    } else if (!text.starts_with('#') && equal != std::string_view::npos) {
-      options[section + std::string(Trim(text.substr(0, equal)))] = Trim(text.substr(equal + 1));
-    }
-  }
-  return options;
-}
-
 std::string DifferencesHtml(const std::vector<RunData>& runs) {
   std::vector<std::map<std::string, std::string>> options;
   std::map<std::string, int> keys;
   for (const RunData& run : runs) {
-    options.push_back(OptionsOf(run));
+    options.push_back(RunOptions(run));
     for (const auto& [key, value] : options.back()) keys[key] = 0;
   }
   std::string rows;
@@ -133,6 +118,21 @@ std::string DifferencesHtml(const std::vector<RunData>& runs) {
 
 }  // namespace
 
+std::map<std::string, std::string> RunOptions(const RunData& run) {
+  std::map<std::string, std::string> options;
+  std::string section;
+  for (const std::string& line : Split(run.options, '\n')) {
+    const std::string_view text = Trim(line);
+    const size_t equal = text.find('=');
+    if (text.starts_with('[') && text.ends_with(']')) {
+      section = std::string(text.substr(1, text.size() - 2)) + ".";
+    } else if (!text.starts_with('#') && equal != std::string_view::npos) {
+      options[section + std::string(Trim(text.substr(0, equal)))] = Trim(text.substr(equal + 1));
+    }
+  }
+  return options;
+}
+
 std::string ReportCsv(const std::vector<RunData>& runs) {
   std::string csv = "run,model";
   for (const Column& column : Columns()) csv += fmt::format(",{}", column.csv);
@@ -158,20 +158,21 @@ std::string ReportTableHtml(const std::vector<RunData>& runs) {
     }
   }
   std::string html =
-      "<div class=\"scroll\"><table><thead><tr><th scope=\"col\" class=\"left\">Run</th>"
-      "<th scope=\"col\" class=\"left\">Model</th>";
+      "<div class=\"scroll\"><table class=\"results\"><thead><tr>"
+      "<th scope=\"col\" class=\"left\">Run</th>";
   for (const Column* column : columns)
     html += fmt::format("<th scope=\"col\">{}</th>", column->head);
-  html += "</tr></thead><tbody>\n";
-  for (const RunData& run : runs) {
-    html += fmt::format("<tr><th scope=\"row\" class=\"left\">{}</th><td class=\"left\">{}</td>",
-                        EscapeXml(run.name), EscapeXml(Describe(run.config)));
+  html += "<th scope=\"col\" class=\"left\">Model</th></tr></thead><tbody>\n";
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const RunData& run = runs[r];
+    html += fmt::format("<tr><th scope=\"row\" class=\"left\"><i class=\"swatch {}\"></i>{}</th>",
+                        SeriesClass(r), EscapeXml(run.name));
     for (const Column* column : columns) {
       const double value = Number(run, *column);
       html += fmt::format("<td{}>{}</td>", value == Best(runs, *column) ? " class=\"best\"" : "",
                           std::isnan(value) ? "–" : EscapeXml(column->text(value)));
     }
-    html += "</tr>\n";
+    html += fmt::format("<td class=\"left\">{}</td></tr>\n", EscapeXml(Describe(run.config)));
   }
   return html + "</tbody></table></div>\n";
 }

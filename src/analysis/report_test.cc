@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "analysis/report_curves.h"
 #include "analysis/study.h"
 #include "analysis/testing.h"
 
@@ -15,8 +16,8 @@ class ReportTest : public TrainedRunTest {
   // With all studies.
   RunData Full(const std::string& path) const {
     RunData run = ReadRun(path);
-    for (const char* name : kStudies) {
-      if (CanStudy(name, run)) run.studies[name] = RunStudy(name, run, {});
+    for (const Study* study : Studies()) {
+      if (study->available(run)) run.studies[study->name] = study->run(run, {});
     }
     return run;
   }
@@ -90,9 +91,10 @@ TEST_F(ReportTest, TableShowsWhatIsThere) {
   EXPECT_TRUE(Contains(html, "<td>–</td>"));
   EXPECT_FALSE(Contains(html, "best"));
   const std::string csv = ReportCsv(runs);
-  EXPECT_TRUE(Contains(csv, "run,model,parameters,dwa_weights,steps,"));
+  EXPECT_TRUE(
+      Contains(csv, "run,model,validation_loss,perplexity,accuracy,bits_per_byte,parameters,"));
   EXPECT_TRUE(Contains(csv, "\"b\",\"4 blocks, 1x1\",,,,,,,,,,\n")) << csv;
-  EXPECT_TRUE(Contains(csv, ",2.5,12.1825,0.25,,"));
+  EXPECT_TRUE(Contains(csv, "\"a\",\"4 blocks, Transformer\",2.5,12.1825,0.25,,"));
 }
 
 TEST_F(ReportTest, RunsWithNothingRecorded) {
@@ -130,22 +132,70 @@ TEST(ReportCharts, DifferencesToTheFirstRun) {
   EXPECT_EQ(chart.series[1].y, (std::vector<double>{-0.5, 0.5}));
 }
 
-TEST(ReportCharts, LongCurvesBecomeMeansOfStretches) {
+TEST(ReportCharts, LongCurvesBecomeMeansThatSaySo) {
   RunData run = WithCurve("a", {}, {});
-  for (int i = 1; i <= 1000; ++i) {
+  for (int i = 1; i <= 7000; ++i) {
     run.train_loss.step.push_back(i);
     run.train_loss.tokens.push_back(i);
     run.train_loss.seconds.push_back(i);
-    run.train_loss.value.push_back(i == 500 ? NAN : i % 2);
+    run.train_loss.value.push_back(i == 3500 ? NAN : i % 2);
   }
   ReportInput input;
   input.runs = {run};
   const Series series = Find(ReportCharts(input), "train-steps").series[0];
-  ASSERT_LE(series.x.size(), 150u);
-  ASSERT_GE(series.x.size(), 100u);
-  EXPECT_DOUBLE_EQ(series.x[0], 4);          // 1..7
-  EXPECT_DOUBLE_EQ(series.y[0], 4.0 / 7.0);  // four odd ones
+  // What the page stores, for zooming in: 1..7, four of them odd.
+  ASSERT_EQ(series.x.size(), 1000u);
+  EXPECT_DOUBLE_EQ(series.x[0], 4);
+  EXPECT_DOUBLE_EQ(series.y[0], 4.0 / 7.0);
+  EXPECT_EQ(series.counts[0], 7);
+  EXPECT_EQ(series.counts[499], 6);  // one of them is not finite
   for (double y : series.y) EXPECT_TRUE(std::isfinite(y));
+  // What it draws first.
+  const Series drawn = Averaged(series, 150);
+  ASSERT_EQ(drawn.x.size(), 143u);
+  EXPECT_DOUBLE_EQ(drawn.x[0], 25);  // 1..49
+  EXPECT_EQ(drawn.counts[0], 49);
+  const std::string html = MakeReport(input);
+  EXPECT_TRUE(Contains(html, "data-count-word=\"logged steps\""));
+  EXPECT_TRUE(Contains(html, "data-counts=\"7,7,7,"));
+}
+
+TEST(ReportCharts, SeedsOfOneConfigurationBecomeABand) {
+  ReportInput input;
+  input.runs = {WithCurve("a", {10, 20}, {5, 4}), WithCurve("b", {10, 30}, {3, 5}),
+                WithCurve("c", {10, 20}, {1, 1})};
+  input.runs[0].options = "[model]\ndwa = \"4x5\"\n[train]\nseed = 1\n";
+  input.runs[1].options = "[model]\ndwa = \"4x5\"\n[train]\nseed = 2\n";
+  input.runs[2].options = "[model]\ndwa = \"none\"\n[train]\nseed = 2\n";
+  EXPECT_EQ(SeedGroups(input.runs), (std::vector<std::vector<size_t>>{{0, 1}}));
+  const LineChart chart = Find(ReportCharts(input), "validation-steps");
+  ASSERT_EQ(chart.series.size(), 4u);
+  EXPECT_EQ(chart.series[0].group, 0);
+  EXPECT_EQ(chart.series[1].group, 0);
+  EXPECT_EQ(chart.series[2].group, -1);
+  const Series& band = chart.series[3];
+  EXPECT_TRUE(Contains(band.name, "mean of 2 seeds"));
+  EXPECT_EQ(band.color, 0);
+  EXPECT_EQ(band.y, (std::vector<double>{4, 4}));  // b is at 4 half way from 3 to 5
+  EXPECT_EQ(band.low, (std::vector<double>{3, 4}));
+  EXPECT_EQ(band.high, (std::vector<double>{5, 4}));
+  const std::string html = MakeReport(input);
+  EXPECT_TRUE(Contains(html, "seeds as bands"));
+  EXPECT_TRUE(Contains(html, "class=\"band k0 mean\""));
+  EXPECT_TRUE(Contains(html, "class=\"line k1 member\""));
+  input.runs[1].options += "extra = 1\n";
+  EXPECT_FALSE(Contains(MakeReport(input), "seeds as bands"));
+}
+
+TEST(ReportCharts, RateGradientAndThroughput) {
+  RunData run = WithCurve("a", {}, {});
+  for (Curve* curve : {&run.learning_rate, &run.gradient_norm, &run.throughput})
+    *curve = {{1, 2}, {8, 16}, {1, 2}, {0.5, 0.25}};
+  ReportInput input;
+  input.runs = {run};
+  const std::vector<Chart> charts = ReportCharts(input);
+  for (const char* id : {"rate-steps", "gradient-tokens", "throughput-time"})
+    EXPECT_EQ(Find(charts, id).series[0].y, (std::vector<double>{0.5, 0.25})) << id;
 }
 
 TEST_F(ReportTest, SeedsAlsoGetTheMeanOfTheirWeights) {
@@ -161,13 +211,43 @@ TEST_F(ReportTest, SeedsAlsoGetTheMeanOfTheirWeights) {
                                               "Depth weights: 4 blocks, 1x1, mean of 2 runs"}));
 }
 
-TEST_F(ReportTest, ARunKeepsItsColour) {
+TEST_F(ReportTest, OneLegendForAllCharts) {
+  ReportInput input;
+  input.runs = {Full(TrainRun("plain", "none")), Full(TrainRun("dense", "1x1"))};
+  const std::string html = MakeReport(input);
+  EXPECT_EQ(Occurrences(html, "class=\"legend runs\""), 1);
+  EXPECT_EQ(Occurrences(html, "data-run=\""), 2);
+  // Charts of runs have none of their own; those of the sources of a module do.
+  const std::vector<Chart> charts = ReportCharts(input);
+  int own = 0;
+  for (const Chart& chart : charts) {
+    if (const auto* lines = std::get_if<LineChart>(&chart)) own += !lines->shared_legend;
+  }
+  EXPECT_GT(own, 0);
+  EXPECT_EQ(Occurrences(html, "class=\"legend\""), own);
+  // Points take the color of their run, and say what they are.
+  for (const Chart& chart : charts) {
+    if (ChartId(chart) != "perplexity-time") continue;
+    EXPECT_EQ(std::get<ScatterChart>(chart).points[1].color, 1);
+    EXPECT_EQ(std::get<ScatterChart>(chart).points[1].label, "4 blocks, 1x1");
+  }
+}
+
+TEST_F(ReportTest, APageOfRunsThatGoOnReloadsItself) {
+  ReportInput input;
+  input.runs = {ReadRun(TrainRun("run", "none"))};
+  EXPECT_FALSE(Contains(MakeReport(input), "data-refresh="));
+  input.refresh = 7;
+  EXPECT_TRUE(Contains(MakeReport(input), "<html lang=\"en\" data-refresh=\"7\">"));
+}
+
+TEST_F(ReportTest, ARunKeepsItsColor) {
   ReportInput input;
   input.runs = {Full(TrainRun("plain", "none")), Full(TrainRun("dense", "1x1"))};
   const std::vector<Chart> charts = ReportCharts(input);
   EXPECT_EQ(ChartLegend(Find(charts, "pruning"))[0].name, "dense");
-  EXPECT_EQ(ChartLegend(Find(charts, "pruning"))[0].colour, 1u);
-  EXPECT_EQ(ChartLegend(Find(charts, "cosine"))[1].colour, 1u);
+  EXPECT_EQ(ChartLegend(Find(charts, "pruning"))[0].color, 1u);
+  EXPECT_EQ(ChartLegend(Find(charts, "cosine"))[1].color, 1u);
 }
 
 TEST(ReportOptions, ShowsWhereRunsDiffer) {

@@ -2,11 +2,12 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <set>
 
-#include "analysis/study_check.h"
+#include "analysis/study.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -31,6 +32,10 @@ Json ParseJson(const std::string& text, const std::string& where) {
 void ForEachLine(const std::string& path,
                  const std::function<void(const Json&, const std::string& where)>& work) {
   if (!FileExists(path)) return;
+  // What stands after the last line break is a line being written.
+  const int start = std::ifstream(path).get();
+  if (start != EOF && start != '{')
+    Throw(ErrorCode::kCorrupt, "{}: expected lines of JSON; the file is damaged", path);
   int line = 0;
   for (const Json& json : ReadJsonLines(path)) work(json, fmt::format("{}:{}", path, ++line));
 }
@@ -46,6 +51,11 @@ void AddPoint(const Json& json, const char* key, double tokens, const std::strin
   if (!json.contains(key)) return;
   if (!std::isfinite(Number(json, "step")))
     Throw(ErrorCode::kCorrupt, "{}: '{}' without a number 'step'; the line is damaged", where, key);
+  // null: a value that was not finite.
+  if (!json[key].is_number() && !json[key].is_null()) {
+    Throw(ErrorCode::kCorrupt, "{}: '{}' is {}, expected a number; the line is damaged", where, key,
+          json[key].dump(-1, ' ', true, Json::error_handler_t::replace));
+  }
   curve.step.push_back(Number(json, "step"));
   curve.tokens.push_back(tokens);
   curve.seconds.push_back(Number(json, "seconds"));
@@ -78,13 +88,13 @@ AlphaSnapshot ReadSnapshot(const Json& json, const std::string& where) {
 void ReadStudies(RunData& run) {
   std::error_code none;
   const auto weights = fs::last_write_time(run.path + "/model.safetensors", none);
-  for (const char* name : kStudies) {
-    const std::string path = fmt::format("{}/analysis/{}.json", run.path, name);
+  for (const Study* kind : Studies()) {
+    const std::string path = fmt::format("{}/analysis/{}.json", run.path, kind->name);
     if (!FileExists(path)) continue;
     Json study = ParseJson(ReadFile(path), path);
-    CheckStudy(name, study, path);
-    run.studies[name] = std::move(study);
-    if (!none && fs::last_write_time(path) < weights) run.outdated.push_back(name);
+    CheckStudy(*kind, study, path);
+    run.studies[kind->name] = std::move(study);
+    if (!none && fs::last_write_time(path) < weights) run.outdated.push_back(kind->name);
   }
 }
 
@@ -107,7 +117,11 @@ RunData ReadRun(const std::string& path) {
   ForEachLine(path + "/metrics.jsonl", [&](const Json& json, const std::string& where) {
     const double step = Number(json, "step");
     if (json.contains("tokens") && step > 0) tokens_per_step = Number(json, "tokens") / step;
-    AddPoint(json, "loss", Number(json, "tokens"), where, run.train_loss);
+    const double tokens = Number(json, "tokens");
+    AddPoint(json, "loss", tokens, where, run.train_loss);
+    AddPoint(json, "lr", tokens, where, run.learning_rate);
+    AddPoint(json, "grad_norm", tokens, where, run.gradient_norm);
+    AddPoint(json, "tokens_per_second", tokens, where, run.throughput);
     AddPoint(json, "val_loss", tokens_per_step * step, where, run.validation_loss);
   });
   ForEachLine(path + "/alphas.jsonl", [&](const Json& json, const std::string& where) {

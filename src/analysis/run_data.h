@@ -27,7 +27,7 @@ struct RunData {
   ModelConfig config;
   nlohmann::ordered_json summary;  // summary.json; null where the run is not finished
   std::string options;             // train.toml; empty where there is none
-  Curve train_loss, validation_loss;
+  Curve train_loss, validation_loss, learning_rate, gradient_norm, throughput;
   std::vector<AlphaSnapshot> alphas;
   std::map<std::string, nlohmann::ordered_json> studies;  // RUN/analysis/NAME.json
   std::vector<std::string> outdated;  // studies written before the weights that are there now

@@ -62,6 +62,12 @@ TEST_F(RunDataTest, DamagedLinesAreNamed) {
     EXPECT_TRUE(Contains(ErrorOf([&] { ReadRun(path); }), name + ":2")) << line;
     WriteFileAtomic(name, whole);
   }
+  const std::string metrics = path + "/metrics.jsonl", whole = ReadFile(metrics);
+  WriteFileAtomic(metrics, whole + "{\"step\": 9, \"loss\": \"NaN\"}\n");
+  EXPECT_TRUE(Contains(ErrorOf([&] { ReadRun(path); }), "'loss' is \"NaN\", expected a number"));
+  WriteFileAtomic(metrics, "\x80\xff\x01 random bytes");
+  EXPECT_TRUE(Contains(ErrorOf([&] { ReadRun(path); }), "metrics.jsonl: expected lines of JSON"));
+  WriteFileAtomic(metrics, whole);
   WriteFileAtomic(path + "/summary.json", "{");
   EXPECT_TRUE(Contains(ErrorOf([&] { ReadRun(path); }), path + "/summary.json: expected a JSON"));
   EXPECT_TRUE(
@@ -71,7 +77,7 @@ TEST_F(RunDataTest, DamagedLinesAreNamed) {
 TEST_F(RunDataTest, StudiesAreReadCheckedAndDated) {
   const std::string path = TrainRun("run", "2x1"), file = path + "/analysis/cosine.json";
   fs::create_directories(path + "/analysis");
-  WriteFileAtomic(file, RunStudy("cosine", ReadRun(path), {}).dump());
+  WriteFileAtomic(file, FindStudy("cosine")->run(ReadRun(path), {}).dump());
   WriteFileAtomic(path + "/analysis/notes.json", "not ours");
   RunData run = ReadRun(path);
   EXPECT_TRUE(run.studies.contains("cosine"));

@@ -13,6 +13,16 @@
 namespace denseformer {
 namespace {
 
+StudyJson RunStudy(const std::string& name, const RunData& run, const StudyOptions& options) {
+  return FindStudy(name)->run(run, options);
+}
+
+std::string CsvOf(const StudyJson& json) { return FindStudy(json.at("study"))->csv(json); }
+
+std::vector<std::string> SentencesOf(const StudyJson& json) {
+  return FindStudy(json.at("study"))->sentences(json);
+}
+
 class StudyTest : public TrainedRunTest {
  protected:
   static Model Load(const std::string& run) {
@@ -54,7 +64,7 @@ TEST_F(StudyTest, MeanOverSeeds) {
     studies.push_back({path, RunStudy("weights", ReadRun(path), {})});
     models.push_back(Load(path));
   }
-  const StudyJson mean = MeanWeights(studies);
+  const StudyJson mean = FindStudy("weights")->mean(studies);
   EXPECT_EQ(mean["runs"].size(), 3u);
   for (int i = 1; i <= 4; ++i) {
     for (int j = 0; j <= i; ++j) {
@@ -74,8 +84,9 @@ TEST_F(StudyTest, MeanOverSeeds) {
 TEST_F(StudyTest, RunsOfDifferentDepthAreNotAveraged) {
   const std::string deep = TrainRun("deep", "1x1", 1, 5), flat = TrainRun("flat", "1x1");
   EXPECT_TRUE(Contains(ErrorOf([&] {
-                         MeanWeights({{"deep", RunStudy("weights", ReadRun(deep), {})},
-                                      {"flat", RunStudy("weights", ReadRun(flat), {})}});
+                         FindStudy("weights")->mean(
+                             {{"deep", RunStudy("weights", ReadRun(deep), {})},
+                              {"flat", RunStudy("weights", ReadRun(flat), {})}});
                        }),
                        "deep (5 blocks) and flat (4 blocks) cannot be averaged"));
 }
@@ -96,8 +107,9 @@ TEST_F(StudyTest, EvolutionHasEverySnapshot) {
   const double size = (std::abs(last["2"][0].get<double>()) + std::abs(last["4"][0].get<double>()) +
                        std::abs(last["4"][1].get<double>())) /
                       3;
-  EXPECT_NEAR(MeanOlderSizes(study)[3], size, 1e-12);
-  EXPECT_EQ(MeanOlderSizes(study)[0], 0);
+  const LineChart chart = std::get<LineChart>(FindStudy("evolution")->charts({{"run", study}})[0]);
+  EXPECT_NEAR(chart.series[0].y[3], size, 1e-12);
+  EXPECT_EQ(chart.series[0].y[0], 0);
 }
 
 TEST_F(StudyTest, SourcesFollowWeightsAndNorms) {
@@ -201,14 +213,14 @@ TEST_F(StudyTest, WhatARunCannotHaveIsSaid) {
   const RunData plain = ReadRun(TrainRun("plain", "none")),
                 silent = ReadRun(TrainRun("silent", "1x1", 1, 4, /*alphas_every=*/0));
   for (const char* study : {"weights", "evolution", "sources", "pruning"}) {
-    EXPECT_FALSE(CanStudy(study, plain)) << study;
+    EXPECT_FALSE(FindStudy(study)->available(plain)) << study;
     EXPECT_TRUE(Contains(ErrorOf([&] { RunStudy(study, plain, {}); }),
                          "plain: this model has no depth-weighted averages"))
         << study;
   }
   RunData none = silent;
   none.alphas.clear();
-  EXPECT_FALSE(CanStudy("evolution", none));
+  EXPECT_FALSE(FindStudy("evolution")->available(none));
   EXPECT_TRUE(Contains(ErrorOf([&] { RunStudy("evolution", none, {}); }),
                        "no snapshots of the weights (alphas.jsonl); train with log.alphas_every"));
   RunData wrong = ReadRun(TrainRun("wrong", "1x1"));
@@ -225,29 +237,32 @@ TEST_F(StudyTest, WhatARunCannotHaveIsSaid) {
 
 TEST_F(StudyTest, StudiesPassTheirOwnCheckAndNothingElseDoes) {
   const RunData run = ReadRun(TrainRun("run", "1x1"));
-  for (const char* name : kStudies) {
-    const StudyJson study = RunStudy(name, run, {});
-    EXPECT_EQ(ErrorOf([&] { CheckStudy(name, study, "file"); }), "no error") << name;
-    EXPECT_TRUE(Contains(ErrorOf([&] { CheckStudy("other", study, "file"); }),
-                         "file: not a study 'other'"));
+  for (const Study* kind : Studies()) {
+    const std::string name = kind->name;
+    const StudyJson study = kind->run(run, {});
+    EXPECT_EQ(ErrorOf([&] { CheckStudy(*kind, study, "file"); }), "no error") << name;
+    StudyJson renamed = study;
+    renamed["study"] = "other";
+    EXPECT_TRUE(Contains(ErrorOf([&] { CheckStudy(*kind, renamed, "file"); }),
+                         "file: not a study '" + name + "' ('study' has another name)"));
     for (const auto& [key, value] : study.items()) {
       // These describe, nothing depends on them.
-      if (key == "pattern" || key == "tokens") continue;
-      if (key == "depth" && std::string(name) == "cosine") continue;
+      if (key == "pattern" || (key == "tokens" && name == "cosine")) continue;
+      if (key == "depth" && name == "cosine") continue;
       StudyJson damaged = study;
       damaged.erase(key);
       EXPECT_TRUE(
-          Contains(ErrorOf([&] { CheckStudy(name, damaged, "file"); }), "file: not a study"))
+          Contains(ErrorOf([&] { CheckStudy(*kind, damaged, "file"); }), "file: not a study"))
           << name << " without " << key;
       damaged = study;
       damaged[key] = "text";
       EXPECT_TRUE(
-          Contains(ErrorOf([&] { CheckStudy(name, damaged, "file"); }), "file: not a study"))
+          Contains(ErrorOf([&] { CheckStudy(*kind, damaged, "file"); }), "file: not a study"))
           << name << " with a text for " << key;
       if (value.is_array() && key != "runs") {
         damaged[key] = StudyJson::array({StudyJson::object()});
         EXPECT_TRUE(
-            Contains(ErrorOf([&] { CheckStudy(name, damaged, "file"); }), "file: not a study"))
+            Contains(ErrorOf([&] { CheckStudy(*kind, damaged, "file"); }), "file: not a study"))
             << name << " with an object in " << key;
       }
     }
@@ -257,9 +272,9 @@ TEST_F(StudyTest, StudiesPassTheirOwnCheckAndNothingElseDoes) {
 TEST_F(StudyTest, ChartsAreWellFormedAndHaveDifferentNames) {
   const RunData one = ReadRun(TrainRun("a-b", "1x1")), two = ReadRun(TrainRun("a+b", "1x1", 2));
   std::vector<std::string> ids;
-  for (const char* name : kStudies) {
-    const std::vector<Chart> charts = StudyCharts(
-        {{one.name, RunStudy(name, one, {}), 0}, {two.name, RunStudy(name, two, {}), 1}});
+  for (const Study* kind : Studies()) {
+    const std::vector<Chart> charts =
+        kind->charts({{one.name, kind->run(one, {}), 0}, {two.name, kind->run(two, {}), 1}});
     EXPECT_FALSE(charts.empty());
     for (const Chart& chart : charts) {
       EXPECT_EQ(XmlProblem(DrawSvg(chart, true)), "");
@@ -270,7 +285,7 @@ TEST_F(StudyTest, ChartsAreWellFormedAndHaveDifferentNames) {
   }
   std::sort(ids.begin(), ids.end());
   EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end());
-  EXPECT_TRUE(StudyCharts({}).empty());
+  EXPECT_EQ(FindStudy("other"), nullptr);
 }
 
 TEST(StudyCsv, HasALineForEachNumber) {
@@ -279,23 +294,22 @@ TEST(StudyCsv, HasALineForEachNumber) {
                              {"depth", 1},
                              {"mean", {{nullptr, nullptr}, {0.5, 1.0}}},
                              {"standard_error", {{nullptr, nullptr}, {0.25, nullptr}}}};
-  EXPECT_EQ(StudyCsv(weights), "block,source,mean,standard_error\n1,0,0.5,0.25\n1,1,1,\n");
+  EXPECT_EQ(CsvOf(weights), "block,source,mean,standard_error\n1,0,0.5,0.25\n1,1,1,\n");
   const StudyJson pruning = {{"study", "pruning"},
                              {"percent", {0, 10}},
                              {"pruned", {0, 1}},
                              {"loss", {1.5, nullptr}},
                              {"perplexity", {4.5, 5.0}}};
-  EXPECT_EQ(StudyCsv(pruning), "percent,pruned,loss,perplexity\n0,0,1.5,4.5\n10,1,,5\n");
+  EXPECT_EQ(CsvOf(pruning), "percent,pruned,loss,perplexity\n0,0,1.5,4.5\n10,1,,5\n");
   const StudyJson cosine = {
       {"study", "cosine"}, {"cosine", {1, 0.5}}, {"norm_x", {2, 3}}, {"norm_y", {4, 5}}};
-  EXPECT_EQ(StudyCsv(cosine), "depth,cosine,norm_x,norm_y\n0,1,2,4\n1,0.5,3,5\n");
+  EXPECT_EQ(CsvOf(cosine), "depth,cosine,norm_x,norm_y\n0,1,2,4\n1,0.5,3,5\n");
   const StudyJson evolution = {{"study", "evolution"},
                                {"depth", 1},
                                {"steps", {0, 5}},
                                {"modules", {{"1", {{0, 1}, {0.5, 1}}}}},
                                {"sources", {{"1", {0, 1}}}}};
-  EXPECT_EQ(StudyCsv(evolution),
-            "step,block,source,weight\n0,1,0,0\n0,1,1,1\n5,1,0,0.5\n5,1,1,1\n");
+  EXPECT_EQ(CsvOf(evolution), "step,block,source,weight\n0,1,0,0\n0,1,1,1\n5,1,0,0.5\n5,1,1,1\n");
 }
 
 TEST(StudySentences, StateWhatTheNumbersShow) {
@@ -308,35 +322,34 @@ TEST(StudySentences, StateWhatTheNumbersShow) {
                                {0.2, -0.4, 0.8, nullptr},
                                {-0.1, 0.2, 0.0, 0.9}}},
                              {"standard_error", StudyJson::array()}};
-  EXPECT_EQ(StudySentences(weights),
+  EXPECT_EQ(SentencesOf(weights),
             (std::vector<std::string>{
                 "3 modules with 9 weights; the weight on a block's own output is 0.9 on average.",
-                "Weights on older outputs have a mean size of 0.2; 33 % of them are negative.",
+                "Weights on older outputs have a mean magnitude of 0.2; 33 % of them are negative.",
                 "The largest of them is -0.4, on X₁ after block 2.",
                 "3 modules read the embedding X₀, with a weight of 0.1333 on average: 0.3 in the "
                 "first third of the depth, -0.1 in the last."}));
   const StudyJson cosine = {
       {"study", "cosine"}, {"cosine", {1, 0.2, 0.4}}, {"norm_x", {1, 2, 3}}, {"norm_y", {1, 2, 4}}};
   EXPECT_EQ(
-      StudySentences(cosine)[0],
+      SentencesOf(cosine)[0],
       "The cosine similarity with the embedding is lowest, 0.2, at depth 1; at the last, 2, it is "
       "0.4.");
-  EXPECT_EQ(StudySentences(cosine)[1],
+  EXPECT_EQ(SentencesOf(cosine)[1],
             "The norm of what is passed on goes from 1 at the embedding to 4 at the end.");
   // 20 % is bearable, but 10 % is not: nothing beyond 5 % counts.
-  const StudyJson pruning = {{"study", "pruning"},
-                             {"percent", {20, 0, 10, 5}},
-                             {"pruned", {4, 0, 2, 1}},
-                             {"loss", {0, 0, 0, 0}},
-                             {"perplexity", {10.0, 10.0, 11.0, 10.05}}};
-  EXPECT_EQ(StudySentences(pruning)[0],
-            "Perplexity is 10 with 0 % of the weights pruned and 10 with 20 %.");
+  const StudyJson pruning = {
+      {"study", "pruning"},     {"tokens", 4096},       {"percent", {20, 0, 10, 5}},
+      {"pruned", {4, 0, 2, 1}}, {"loss", {0, 0, 0, 0}}, {"perplexity", {10.0, 10.0, 11.0, 10.05}}};
+  EXPECT_EQ(SentencesOf(pruning)[0],
+            "Over the first 4,096 validation tokens, perplexity is 10 with 0 % of the weights "
+            "pruned and 10 with 20 %.");
   EXPECT_EQ(
-      StudySentences(pruning)[1],
+      SentencesOf(pruning)[1],
       "Of the shares tried, 5 % is the largest before perplexity has grown by more than 1 %.");
   const StudyJson spectra = {{"study", "spectra"},
                              {"groups", {{{"name", "g"}, {"matrices", 1}, {"values", {3, 1, 0}}}}}};
-  EXPECT_EQ(StudySentences(spectra)[0],
+  EXPECT_EQ(SentencesOf(spectra)[0],
             "Singular values that hold 90 % of the squared norm: g 1 of 3.");
   const StudyJson sources = {{"study", "sources"},
                              {"depth", 1},
@@ -345,7 +358,7 @@ TEST(StudySentences, StateWhatTheNumbersShow) {
                                 {"sources",
                                  {{{"source", 1}, {"weight", 1}, {"share", 0.75}},
                                   {{"source", 0}, {"weight", 1}, {"share", 0.25}}}}}}}};
-  EXPECT_EQ(StudySentences(sources),
+  EXPECT_EQ(SentencesOf(sources),
             (std::vector<std::string>{
                 "Older outputs have 25 % of the shares.",
                 "Besides the newest output, X₀ contributes most in 1 of 1 module."}));

@@ -98,20 +98,22 @@ bool HasSpeedOf(const Json& bench, const RunData& run) {
 
 std::vector<Chart> TradeoffCharts(const std::vector<RunData>& runs,
                                   const std::vector<Json>& benches) {
-  ScatterChart inference{"pareto",
-                         "Perplexity against inference speed",
-                         "A point for each run: speed of the forward pass and validation "
-                         "perplexity, with the number of "
-                         "blocks printed beside it. Lower and further right is better.",
-                         "batches per second",
-                         "validation perplexity",
-                         {}};
-  ScatterChart training{"pareto-training",
-                        "Perplexity against training speed",
-                        "A point for each run: training steps a second and validation perplexity.",
-                        "training steps per second",
-                        "validation perplexity",
-                        {}};
+  ScatterChart inference{
+      "pareto",
+      "Perplexity against inference speed",
+      "A point for each run: speed of the forward pass and validation "
+      "perplexity, labeled with its depth and pattern. Lower and further right is "
+      "better.",
+      "batches per second",
+      "validation perplexity",
+      {}};
+  ScatterChart training{
+      "pareto-training",
+      "Perplexity against training speed",
+      "A point for each run: training steps per second and validation perplexity.",
+      "training steps per second",
+      "validation perplexity",
+      {}};
   ScatterChart time{"perplexity-time",
                     "Perplexity against training time",
                     "A point for each run: time of the whole training and validation perplexity.",
@@ -127,25 +129,29 @@ std::vector<Chart> TradeoffCharts(const std::vector<RunData>& runs,
   ScatterChart by_period{
       "period",   "Perplexity against the period P", "A point for each run, by period.",
       "period P", "validation perplexity",           {}};
-  for (const RunData& run : runs) {
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const RunData& run = runs[r];
+    const int color = static_cast<int>(r);
     const double perplexity = Perplexity(run);
-    const std::string depth = std::to_string(run.config.n_layer), group = GroupOf(run.config);
+    const std::string label = Describe(run.config), group = GroupOf(run.config);
     inference.points.push_back(
-        {RateOf(benches, kForward, run.config), perplexity, depth, group, run.name});
+        {RateOf(benches, kForward, run.config), perplexity, label, group, run.name, color});
     training.points.push_back(
-        {RateOf(benches, kTraining, run.config), perplexity, depth, group, run.name});
+        {RateOf(benches, kTraining, run.config), perplexity, label, group, run.name, color});
     const Json seconds_json =
         run.summary.is_object() ? run.summary.value("seconds", Json()) : Json();
     const double seconds = seconds_json.is_number() ? seconds_json.get<double>() : kNone;
-    time.points.push_back({seconds / 60, perplexity, depth, group, run.name});
+    time.points.push_back({seconds / 60, perplexity, label, group, run.name, color});
     if (const auto sparsity = ParseSparsity(run.config.dwa)) {
       if (sparsity->period == 1) {
-        by_dilation.points.push_back({static_cast<double>(sparsity->dilation), perplexity,
-                                      run.config.dwa, depth + " blocks", run.name});
+        by_dilation.points.push_back({static_cast<double>(sparsity->dilation), perplexity, label,
+                                      fmt::format("{} blocks", run.config.n_layer), run.name,
+                                      color});
       }
-      by_period.points.push_back({static_cast<double>(sparsity->period), perplexity, run.config.dwa,
-                                  fmt::format("{} blocks, K = {}", depth, sparsity->dilation),
-                                  run.name});
+      by_period.points.push_back(
+          {static_cast<double>(sparsity->period), perplexity, label,
+           fmt::format("{} blocks, K = {}", run.config.n_layer, sparsity->dilation), run.name,
+           color});
     }
   }
   std::vector<Chart> charts;

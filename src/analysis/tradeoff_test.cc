@@ -58,7 +58,8 @@ TEST(Tradeoff, SpeedsComeFromTheBenchOfTheSameModel) {
   EXPECT_DOUBLE_EQ(pareto->points[1].x, 1.25);
   EXPECT_DOUBLE_EQ(pareto->points[2].x, 0.5);
   EXPECT_EQ(pareto->points[2].y, 10);
-  EXPECT_EQ(pareto->points[2].label, "8");
+  EXPECT_EQ(pareto->points[2].label, "8 blocks, 1x1");
+  EXPECT_EQ(pareto->points[2].color, 2);
   EXPECT_EQ(pareto->points[0].group, "Transformer");
   EXPECT_EQ(pareto->points[1].group, "DenseFormer 1x1");
   EXPECT_EQ(Find(charts, "pareto-training"), nullptr);

@@ -11,7 +11,7 @@
 namespace denseformer {
 namespace {
 
-constexpr size_t kSeriesColours = 8;
+constexpr size_t kSeriesColors = 8;
 // The width of a digit where a small window shrinks the chart and the font rounds up, and a gap.
 constexpr double kTickLetter = 8.5, kTickGap = 4;
 
@@ -86,13 +86,13 @@ Scale FitScale(const std::vector<double>& values, double from, double to, bool l
 }
 
 std::string SeriesClass(size_t n) {
-  const size_t round = n / kSeriesColours;
-  return fmt::format("k{}{}", n % kSeriesColours,
+  const size_t round = n / kSeriesColors;
+  return fmt::format("k{}{}", n % kSeriesColors,
                      round == 0 ? "" : fmt::format(" dash{}", (round - 1) % 2 + 1));
 }
 
-size_t SeriesColour(const LineChart& chart, size_t n) {
-  return chart.series[n].colour < 0 ? n : static_cast<size_t>(chart.series[n].colour);
+size_t SeriesColor(const LineChart& chart, size_t n) {
+  return chart.series[n].color < 0 ? n : static_cast<size_t>(chart.series[n].color);
 }
 
 std::string SvgOpen(std::string_view kind, const std::string& id, const std::string& title,
@@ -164,7 +164,7 @@ std::string SvgLegend(const std::vector<LegendEntry>& legend, double top) {
     out += fmt::format(
         "<line class=\"line {}\" x1=\"{:.0f}\" x2=\"{:.0f}\" y1=\"{:.0f}\" y2=\"{:.0f}\"/>"
         "<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
-        SeriesClass(legend[n].colour), left, left + 20, middle, middle, left + 26, middle + 4,
+        SeriesClass(legend[n].color), left, left + 20, middle, middle, left + 26, middle + 4,
         EscapeXml(Shortened(legend[n].name, column - 30)));
   }
   return out;
@@ -197,10 +197,16 @@ std::vector<LegendEntry> ChartLegend(const Chart& chart) {
   std::vector<LegendEntry> legend;
   if (const auto* lines = std::get_if<LineChart>(&chart)) {
     for (size_t n = 0; n < lines->series.size(); ++n)
-      legend.push_back({lines->series[n].name, SeriesColour(*lines, n)});
+      legend.push_back({lines->series[n].name, SeriesColor(*lines, n)});
   } else if (const auto* scatter = std::get_if<ScatterChart>(&chart)) {
-    for (const std::string& group : ScatterGroups(*scatter))
-      legend.push_back({group, legend.size()});
+    for (size_t n = 0; n < scatter->points.size(); ++n) {
+      const Point& point = scatter->points[n];
+      const LegendEntry entry{point.color < 0 ? point.group : point.name, PointColor(*scatter, n)};
+      if (std::none_of(legend.begin(), legend.end(),
+                       [&](const LegendEntry& known) { return known.color == entry.color; })) {
+        legend.push_back(entry);
+      }
+    }
   }
   return legend;
 }

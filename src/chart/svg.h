@@ -64,10 +64,14 @@ std::string SvgAxes(const Scale& x, const Scale& y, const std::string& x_label,
 std::string SvgAxisLabels(double left, double right, double top, double bottom,
                           const std::string& x_label, const std::string& y_label);
 
-// CSS classes of the n-th series: eight colours that colour-blind people can tell apart, then the
+// CSS classes of the n-th series: eight colors that color-blind people can tell apart, then the
 // same with dashes.
 std::string SeriesClass(size_t n);
-size_t SeriesColour(const LineChart& chart, size_t n);
+size_t SeriesColor(const LineChart& chart, size_t n);
+size_t PointColor(const ScatterChart& chart, size_t n);
+
+// Points of a line that can be told apart.
+inline constexpr size_t kMostPoints = 150;
 
 std::string DrawLines(const LineChart& chart, bool standalone);
 std::string DrawHeatMap(const HeatMap& chart, bool standalone);

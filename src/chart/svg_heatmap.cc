@@ -9,10 +9,10 @@
 namespace denseformer {
 namespace {
 
-constexpr double kScaleWidth = 74;  // of the legend of colours
+constexpr double kScaleWidth = 74;  // of the legend of colors
 constexpr double kNumberCell = 31;  // cells from here on show their number
 
-// Colours come from the sign (a class) and the opacity, so that 0 is the background in light and
+// Colors come from the sign (a class) and the opacity, so that 0 is the background in light and
 // dark alike.
 struct Cell {
   const char* sign;
@@ -37,7 +37,7 @@ std::string Opacity(double value) {
   return value < 0.995 ? text.substr(1) : "1";
 }
 
-std::string ColourScale(const HeatMap& chart, double limit, double top, double height) {
+std::string ColorScale(const HeatMap& chart, double limit, double top, double height) {
   const bool diverging = chart.diverging;
   const double x = kChartWidth - kRight - kScaleWidth + 16;
   constexpr int kSteps = 32;
@@ -92,7 +92,7 @@ class HeatMapDrawing {
     std::string out =
         SvgOpen("heat", chart_.id, chart_.title, chart_.description, all, standalone_);
     out += Cells() + Labels();
-    return out + ColourScale(chart_, limit_, top_, scale_height);
+    return out + ColorScale(chart_, limit_, top_, scale_height);
   }
 
  private:
@@ -162,7 +162,7 @@ class HeatMapDrawing {
     return out;
   }
 
-  // One element a colour, of at most kLevels a sign: ten deep models have 25,000 cells, which would
+  // One element a color, of at most kLevels a sign: ten deep models have 25,000 cells, which would
   // make a page slow to open.
   std::string PaintedCells() const {
     constexpr double kLevels = 40;
@@ -173,9 +173,9 @@ class HeatMapDrawing {
                       width_ - Gap(), height_ - Gap(), Gap() - width_);
     });
     std::string out;
-    for (const auto& [colour, path] : paths) {
-      out += fmt::format("<path class=\"{}\" fill-opacity=\"{}\" d=\"{}\"/>\n", colour.first,
-                         Opacity(colour.second / kLevels), path);
+    for (const auto& [color, path] : paths) {
+      out += fmt::format("<path class=\"{}\" fill-opacity=\"{}\" d=\"{}\"/>\n", color.first,
+                         Opacity(color.second / kLevels), path);
     }
     return out;
   }

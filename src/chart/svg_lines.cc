@@ -57,7 +57,7 @@ std::string Whiskers(const LineChart& chart, size_t n, const Scale& x, const Sca
         "<g class=\"{0}\"><path class=\"line whisker\" d=\"M{1:.1f} {3:.1f}H{2:.1f}M{1:.1f} "
         "{4:.1f}H{2:.1f}M{5:.1f} {3:.1f}V{4:.1f}\"/><circle class=\"fill\" cx=\"{5:.1f}\" "
         "cy=\"{6:.1f}\" r=\"2.2\"/><title>{7}</title></g>\n",
-        SeriesClass(SeriesColour(chart, n)), at - kCap, at + kCap, low, high, at, y(value),
+        SeriesClass(SeriesColor(chart, n)), at - kCap, at + kCap, low, high, at, y(value),
         EscapeXml(fmt::format("{}, {} {}: {} ± {}", series.name, chart.x_label,
                               ShortNumber(series.x[i]), ShortNumber(value), ShortNumber(error))));
   }
@@ -82,6 +82,8 @@ std::vector<double> Ys(const LineChart& chart) {
     for (size_t i = 0; i < series.y.size(); ++i) {
       for (const double side : {-1, 0, 1}) ys.push_back(series.y[i] + side * ErrorAt(series, i));
     }
+    ys.insert(ys.end(), series.low.begin(), series.low.end());
+    ys.insert(ys.end(), series.high.begin(), series.high.end());
   }
   if (chart.from_zero) ys.push_back(0);
   return ys;
@@ -105,6 +107,16 @@ std::vector<double> Shifts(const LineChart& chart, const std::vector<double>& xs
   return shifts;
 }
 
+// The area between the lowest and the highest values.
+std::string BandPath(const Series& series, const Scale& x, const Scale& y) {
+  std::string path;
+  for (size_t i = 0; i < series.x.size(); ++i)
+    path += fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : "L", x(series.x[i]), y(series.high[i]));
+  for (size_t i = series.x.size(); i > 0; --i)
+    path += fmt::format("L{:.1f} {:.1f}", x(series.x[i - 1]), y(series.low[i - 1]));
+  return path.empty() ? path : path + "Z";
+}
+
 std::string Numbers(const std::vector<double>& values) {
   std::string out;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -114,9 +126,31 @@ std::string Numbers(const std::vector<double>& values) {
   return out;
 }
 
+// What the script of the page needs: all points, and which lines go together.
+std::string DataAttributes(const LineChart& chart, size_t n) {
+  const Series& series = chart.series[n];
+  std::string out = fmt::format(" data-name=\"{}\" data-xs=\"{}\" data-ys=\"{}\"",
+                                EscapeXml(series.name), Numbers(series.x), Numbers(series.y));
+  if (!series.counts.empty()) out += fmt::format(" data-counts=\"{}\"", Numbers(series.counts));
+  if (!series.low.empty()) {
+    out +=
+        fmt::format(" data-low=\"{}\" data-high=\"{}\"", Numbers(series.low), Numbers(series.high));
+  }
+  if (chart.shared_legend) out += fmt::format(" data-key=\"{}\"", SeriesColor(chart, n));
+  return out;
+}
+
+// Classes of the line: the members of a group give way to its band.
+std::string GroupClass(const Series& series) {
+  if (series.group < 0) return "";
+  return series.low.empty() ? " member" : " mean";
+}
+
 }  // namespace
 
-std::string DrawLines(const LineChart& chart, bool standalone) {
+std::string DrawLines(const LineChart& whole, bool standalone) {
+  LineChart chart = whole;  // with as many points as are drawn
+  for (Series& series : chart.series) series = Averaged(series, kMostPoints);
   const std::vector<double> xs = FiniteXs(chart);
   const std::vector<LegendEntry> legend = ChartLegend(chart);
   const double top = PlotTop(standalone), bottom = top + kPlotHeight;
@@ -134,9 +168,10 @@ std::string DrawLines(const LineChart& chart, bool standalone) {
       id, x.from, y.to, x.to - x.from, y.from - y.to);
   out += fmt::format(
       "<g class=\"plot\" clip-path=\"url(#{}-clip)\" data-x=\"{},{},{},{}\" "
-      "data-y=\"{},{},{},{}\" data-log=\"{}\" data-label=\"{}\">\n",
+      "data-y=\"{},{},{},{}\" data-log=\"{}\" data-smooth=\"{}\" data-most=\"{}\" "
+      "data-label=\"{}\" data-count-word=\"{}\">\n",
       id, x.low, x.high, x.from, x.to, y.low, y.high, y.from, y.to, chart.log_y ? 1 : 0,
-      EscapeXml(chart.x_label));
+      chart.smoothable ? 1 : 0, kMostPoints, EscapeXml(chart.x_label), EscapeXml(chart.count_word));
   const std::vector<double> shifts =
       standalone ? Shifts(chart, xs, x) : std::vector<double>(chart.series.size(), 0.0);
   for (size_t n = 0; n < chart.series.size(); ++n) {
@@ -144,13 +179,13 @@ std::string DrawLines(const LineChart& chart, bool standalone) {
     Scale aside = x;
     aside.from += shifts[n];
     aside.to += shifts[n];
-    out += fmt::format("<path class=\"line {}\" d=\"{}\"", SeriesClass(SeriesColour(chart, n)),
-                       Path(series, aside, y));
-    if (!standalone) {
-      out += fmt::format(" data-name=\"{}\" data-xs=\"{}\" data-ys=\"{}\"", EscapeXml(series.name),
-                         Numbers(series.x), Numbers(series.y));
+    const std::string classes = SeriesClass(SeriesColor(chart, n)) + GroupClass(series);
+    if (!series.low.empty()) {
+      out +=
+          fmt::format("<path class=\"band {}\" d=\"{}\"/>\n", classes, BandPath(series, aside, y));
     }
-    out += "/>\n";
+    out += fmt::format("<path class=\"line {}\" d=\"{}\"{}/>\n", classes, Path(series, aside, y),
+                       standalone ? "" : DataAttributes(whole, n));
     if (standalone) out += Whiskers(chart, n, aside, y);
   }
   out += "</g>\n";

@@ -49,8 +49,8 @@ class Labels {
 };
 
 // A line through the points of a group by x, where each has a label of its own (a depth).
-std::string GroupLine(const ScatterChart& chart, const std::string& group, size_t number,
-                      const Scale& x, const Scale& y) {
+std::string GroupLine(const ScatterChart& chart, const std::string& group, const Scale& x,
+                      const Scale& y) {
   std::vector<const Point*> points;
   std::vector<std::string> labels;
   for (const Point& point : chart.points) {
@@ -66,7 +66,7 @@ std::string GroupLine(const ScatterChart& chart, const std::string& group, size_
   std::string path;
   for (const Point* point : points)
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(point->x), y(point->y));
-  return fmt::format("<path class=\"line thin {}\" d=\"{}\"/>\n", SeriesClass(number), path);
+  return fmt::format("<path class=\"line thin join\" d=\"{}\"/>\n", path);
 }
 
 }  // namespace
@@ -78,6 +78,13 @@ std::vector<std::string> ScatterGroups(const ScatterChart& chart) {
       groups.push_back(point.group);
   }
   return groups;
+}
+
+size_t PointColor(const ScatterChart& chart, size_t n) {
+  const Point& point = chart.points[n];
+  if (point.color >= 0) return static_cast<size_t>(point.color);
+  const std::vector<std::string> groups = ScatterGroups(chart);
+  return static_cast<size_t>(std::find(groups.begin(), groups.end(), point.group) - groups.begin());
 }
 
 std::string DrawScatter(const ScatterChart& chart, bool standalone) {
@@ -94,26 +101,27 @@ std::string DrawScatter(const ScatterChart& chart, bool standalone) {
   std::string out =
       SvgOpen("scatter", chart.id, chart.title, chart.description, height, standalone);
   out += SvgAxes(x, y, chart.x_label, chart.y_label) + "<g class=\"points\">\n";
-  for (size_t n = 0; n < groups.size(); ++n) out += GroupLine(chart, groups[n], n, x, y);
+  for (const std::string& group : groups) out += GroupLine(chart, group, x, y);
   Labels labels;
   for (const Point& point : chart.points) {
     if (std::isfinite(point.x) && std::isfinite(point.y)) labels.Block(x(point.x), y(point.y));
   }
-  for (const Point& point : chart.points) {
+  for (size_t n = 0; n < chart.points.size(); ++n) {
+    const Point& point = chart.points[n];
     if (!std::isfinite(point.x) || !std::isfinite(point.y)) continue;
-    const size_t group =
-        static_cast<size_t>(std::find(groups.begin(), groups.end(), point.group) - groups.begin());
-    const std::string tip = EscapeXml(
-        fmt::format("{}\n{}: {}\n{}: {}", point.name.empty() ? point.group : point.name,
-                    chart.x_label, ShortNumber(point.x), chart.y_label, ShortNumber(point.y)));
+    const std::string tip = EscapeXml(fmt::format(
+        "{}\n{}\n{}: {}\n{}: {}", point.name.empty() ? point.group : point.name, point.label,
+        chart.x_label, ShortNumber(point.x), chart.y_label, ShortNumber(point.y)));
     const auto place = labels.Place(x(point.x), y(point.y), point.label);
-    out += fmt::format("<circle class=\"fill edge {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"",
-                       SeriesClass(group), x(point.x), y(point.y), kRadius);
+    const std::string key =
+        standalone || point.color < 0 ? "" : fmt::format(" data-key=\"{}\"", point.color);
+    out += fmt::format("<circle class=\"fill edge {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"{}",
+                       SeriesClass(PointColor(chart, n)), x(point.x), y(point.y), kRadius, key);
     out += standalone ? fmt::format("><title>{}</title></circle>", tip)
                       : fmt::format(" data-tip=\"{}\"/>", tip);
     if (!place) continue;
-    out += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", place->first,
-                       place->second, EscapeXml(point.label));
+    out += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", place->first,
+                       place->second, key, EscapeXml(point.label));
   }
   out += "</g>\n";
   return standalone ? out + SvgLegend(ChartLegend(chart), bottom + kBottom + 4) : out;

@@ -1,5 +1,6 @@
 #include "chart/svg.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -229,11 +230,11 @@ TEST(DrawLines, NothingBelowZeroOnALogarithmicScale) {
   EXPECT_FALSE(Contains(svg, "inf"));
 }
 
-TEST(DrawLines, ColoursAreKeptAndDashedAfterEight) {
+TEST(DrawLines, ColorsAreKeptAndDashedAfterEight) {
   LineChart chart = Lines();
-  chart.series[0].colour = 5;
+  chart.series[0].color = 5;
   EXPECT_TRUE(Contains(DrawSvg(chart, false), "class=\"line k5\""));
-  EXPECT_EQ(ChartLegend(chart)[0].colour, 5u);
+  EXPECT_EQ(ChartLegend(chart)[0].color, 5u);
   EXPECT_EQ(SeriesClass(0), "k0");
   EXPECT_EQ(SeriesClass(9), "k1 dash1");
   EXPECT_EQ(SeriesClass(17), "k1 dash2");
@@ -279,7 +280,7 @@ TEST(DrawHeatMap, ValuesAndErrorsAsText) {
   EXPECT_TRUE(Contains(DrawSvg(map, false), "data-errors=\"0.1,;,\""));
 }
 
-TEST(DrawHeatMap, ColoursEndAtTheLimit) {
+TEST(DrawHeatMap, ColorsEndAtTheLimit) {
   HeatMap map = Heat();
   map.limit = 0.25;
   const std::string svg = DrawSvg(map, false);

@@ -1,6 +1,7 @@
 // denseformer analyze: the paper's studies of trained models.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "analysis/study.h"
@@ -25,23 +26,40 @@ struct Options {
   StudyOptions study;
 };
 
-std::vector<std::string> StudyNames() { return {std::begin(kStudies), std::end(kStudies)}; }
+std::vector<std::string> StudyNames(bool reads_data_only) {
+  std::vector<std::string> names;
+  for (const Study* study : Studies()) {
+    if (study->reads_data || !reads_data_only) names.push_back(study->name);
+  }
+  return names;
+}
+
+// One row per study for --help.
+std::string StudyHelp() {
+  std::string text = "Studies:\n";
+  for (const Study* study : Studies()) {
+    text += fmt::format("  {:<10} {}\n", study->name, study->title);
+  }
+  return text;
+}
 
 // NAME.json, NAME.csv and the charts of one study in a directory.
-void Write(const std::string& directory, const std::string& run, const StudyJson& study) {
-  const std::string name = study["study"];
+void Write(const Study& study, const std::string& directory, const std::string& run,
+           const StudyJson& json) {
+  const std::string file = directory + "/" + study.name;
   MakeOutputDirectory(directory);
-  WriteFileAtomic(directory + "/" + name + ".json",
-                  study.dump(1, ' ', false, StudyJson::error_handler_t::replace) + "\n");
-  WriteFileAtomic(directory + "/" + name + ".csv", StudyCsv(study));
-  for (const Chart& chart : StudyCharts({{run, study}})) {
+  WriteFileAtomic(file + ".json",
+                  json.dump(1, ' ', false, StudyJson::error_handler_t::replace) + "\n");
+  WriteFileAtomic(file + ".csv", study.csv(json));
+  for (const Chart& chart : study.charts({{run, json}})) {
     WriteFileAtomic(directory + "/" + ChartId(chart) + ".svg", DrawSvg(chart, /*standalone=*/true));
   }
 }
 
-void Say(const std::string& run, const StudyJson& study, const std::string& directory) {
-  Print("{}: {}\n", run, study["study"].get<std::string>());
-  for (const std::string& sentence : StudySentences(study)) Print("  {}\n", sentence);
+void PrintStudy(const Study& study, const std::string& run, const StudyJson& json,
+                const std::string& directory) {
+  Print("{}: {}\n", run, study.name);
+  for (const std::string& sentence : study.sentences(json)) Print("  {}\n", sentence);
   Print("  written to {}\n", directory);
 }
 
@@ -54,45 +72,44 @@ void Analyze(const Options& given, const CommonOptions& common) {
     }
   }
   const bool all = options.studies == std::vector<std::string>{"all"};
-  const std::vector<std::string> names = all ? StudyNames() : options.studies;
+  std::vector<const Study*> studies;
+  for (const std::string& name : all ? StudyNames(false) : options.studies)
+    studies.push_back(FindStudy(name));
   const std::vector<RunData> runs = ReadRuns(options.runs);
   StudyJson result = {{"studies", StudyJson::array()}};
-  auto keep = [&](const std::string& run, const StudyJson& study, const std::string& directory) {
-    Write(directory, run, study);
+  std::map<const Study*, std::vector<NamedStudy>> to_average;
+  auto keep = [&](const Study& study, const std::string& run, const StudyJson& json,
+                  const std::string& directory) {
+    Write(study, directory, run, json);
     if (common.json) {
-      StudyJson entry = study;
+      StudyJson entry = json;
       entry["run"] = run;
       result["studies"].push_back(entry);
     } else {
-      Say(run, study, directory);
+      PrintStudy(study, run, json, directory);
     }
   };
   for (const RunData& run : runs) {
     const std::string directory = options.out.empty() ? run.path + "/analysis"
                                   : runs.size() == 1  ? options.out
                                                       : options.out + "/" + run.name;
-    for (const std::string& name : names) {
-      if (all && !CanStudy(name, run)) {
-        LogInfo("{}: no {} (nothing of the kind in this run)", run.name, name);
+    for (const Study* study : studies) {
+      if (all && !study->available(run)) {
+        LogInfo("{}: no {} (nothing of the kind in this run)", run.name, study->name);
         continue;
       }
-      keep(run.name, RunStudy(name, run, options.study), directory);
+      StudyJson json = study->run(run, options.study);
+      keep(*study, run.name, json, directory);
+      if (study->mean != nullptr) to_average[study].push_back({run.name, std::move(json)});
     }
   }
-  // The mean over runs, where it was asked for or where it makes sense.
-  const bool weights = std::find(names.begin(), names.end(), "weights") != names.end();
-  if (weights && runs.size() > 1 && !options.out.empty()) {
-    bool same = true;
-    for (const RunData& run : runs) {
-      same = same && run.config.dwa == runs[0].config.dwa &&
-             run.config.n_layer == runs[0].config.n_layer;
-    }
-    if (same || !all) {
-      std::vector<NamedStudy> each;
-      for (const RunData& run : runs)
-        each.push_back({run.name, RunStudy("weights", run, options.study)});
-      keep("mean", MeanWeights(each), options.out + "/mean");
-    }
+  // Means over runs, where they were asked for or make sense.
+  const bool same = std::all_of(runs.begin(), runs.end(), [&](const RunData& run) {
+    return run.config.dwa == runs[0].config.dwa && run.config.n_layer == runs[0].config.n_layer;
+  });
+  for (const auto& [study, each] : to_average) {
+    if (each.size() > 1 && !options.out.empty() && (same || !all))
+      keep(*study, "mean", study->mean(each), options.out + "/mean");
   }
   if (common.json) PrintJson(result);
 }
@@ -101,10 +118,10 @@ void Analyze(const Options& given, const CommonOptions& common) {
 
 void AddAnalyze(CLI::App& app, CommonOptions& common) {
   auto options = std::make_shared<Options>();
-  std::vector<std::string> names = StudyNames();
+  std::vector<std::string> names = StudyNames(false);
   names.push_back("all");
   app.add_option("RUN", options->runs, "Run directories")->required();
-  app.add_option("--study", options->studies, "What to look at: " + Join(names, ", "))
+  app.add_option("--study", options->studies, "Studies to run: " + Join(names, ", "))
       ->delimiter(',')
       ->check(OneOf(names))
       ->capture_default_str();
@@ -115,17 +132,17 @@ void AddAnalyze(CLI::App& app, CommonOptions& common) {
   app.add_option("--data", options->study.data,
                  "Directory with val.bin; default: the data that the run was trained on");
   app.add_option("--tokens", options->study.tokens,
-                 "Validation tokens for cosine, sources and pruning")
+                 "Validation tokens for " + Join(StudyNames(true), ", "))
       ->check(WholeNumber(1, int64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--percents", options->percents,
                  "Shares to prune, separated by commas; default: 0,1,2,5,10,15,20,30,40,50");
-  app.footer(
-      "Each study is written as JSON, CSV and SVG.\n"
-      "Examples:\n"
-      "  denseformer analyze runs/tiny-1x1\n"
-      "  denseformer analyze runs/seed-1 runs/seed-2 --study weights -o analysis\n"
-      "  denseformer analyze runs/tiny-4x5 --study pruning --percents 0,10,20,40 --json");
+  app.footer(StudyHelp() +
+             "Each study is written as JSON, CSV and SVG.\n"
+             "Examples:\n"
+             "  denseformer analyze runs/tiny-1x1\n"
+             "  denseformer analyze runs/seed-1 runs/seed-2 --study weights -o analysis\n"
+             "  denseformer analyze runs/tiny-4x5 --study pruning --percents 0,10,20,40 --json");
   SetWork(app, common, options, [&common](const Options& o) { Analyze(o, common); });
 }
 

@@ -1,8 +1,10 @@
 // analyze, report and the charts of bench as users call them.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/testing.h"
 #include "cli/run_program.h"
@@ -131,6 +133,33 @@ TEST_F(AnalyzeCommandTest, ReportWithChartsAndTable) {
   EXPECT_TRUE(Contains(html, "id=\"weights-dense\""));  // without analyze
   EXPECT_TRUE(Contains(ReadFile(scratch_ / "svg/runs.csv"), "\"plain\",\"4 blocks, Transformer\""));
   EXPECT_TRUE(FileExists(scratch_ / "svg/weights-dense.svg"));
+}
+
+TEST_F(AnalyzeCommandTest, WatchRewritesThePageUntilTheRunIsFinished) {
+  const std::string run = TrainRun("run", "1x1"), page = scratch_ / "r.html",
+                    summary = ReadFile(run + "/summary.json"),
+                    metrics = ReadFile(run + "/metrics.jsonl");
+  fs::remove(run + "/summary.json");
+  ProgramResult result;
+  std::thread program([&] {
+    result = Quiet({"report", run, "-o", page, "--watch", "--every", "1", "--no-samples"});
+  });
+  const auto wait_for = [&](const std::string& text) {
+    for (int i = 0; i < 600; ++i) {
+      if (FileExists(page) && Contains(ReadFile(page), text)) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return false;
+  };
+  EXPECT_TRUE(wait_for("data-refresh=\"1\""));
+  WriteFileAtomic(run + "/metrics.jsonl",
+                  metrics + "{\"step\": 777, \"loss\": 1, \"tokens\": 1, \"seconds\": 1}\n");
+  EXPECT_TRUE(wait_for("777"));
+  WriteFileAtomic(run + "/summary.json", summary);
+  program.join();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_FALSE(Contains(ReadFile(page), "data-refresh="));
+  EXPECT_EQ(result.out, page + "\n");
 }
 
 TEST_F(AnalyzeCommandTest, DamagedMetricsAreNamedInTheReport) {

@@ -8,12 +8,15 @@ namespace denseformer {
 
 void AddAnalyze(CLI::App& app, CommonOptions& common);
 void AddBench(CLI::App& app, CommonOptions& common);
+void AddCompletion(CLI::App& app, CommonOptions& common);
 void AddData(CLI::App& app, CommonOptions& common);
+void AddDoctor(CLI::App& app, CommonOptions& common);
 void AddEval(CLI::App& app, CommonOptions& common);
 void AddExport(CLI::App& app, CommonOptions& common);
 void AddGenerate(CLI::App& app, CommonOptions& common);
 void AddImport(CLI::App& app, CommonOptions& common);
 void AddInfo(CLI::App& app, CommonOptions& common);
+void AddMan(CLI::App& app, CommonOptions& common);
 void AddReport(CLI::App& app, CommonOptions& common);
 void AddSweep(CLI::App& app, CommonOptions& common);
 void AddTokenizer(CLI::App& app, CommonOptions& common);
@@ -31,8 +34,12 @@ inline constexpr Command kCommands[] = {
     {"report", "One HTML page that compares runs: tables, curves, heat maps, samples", AddReport},
     {"sweep", "Experiments: trains a grid of runs, and makes tables and charts of them", AddSweep},
     {"bench", "How fast kernels and passes are, and how close to the limits", AddBench},
+    {"doctor", "What this machine has, how fast it is, and what to change if it is slow",
+     AddDoctor},
     {"import", "A PyTorch or safetensors checkpoint becomes a run", AddImport},
     {"export", "The weights of a run as safetensors for other programs", AddExport},
+    {"completion", "A script that completes commands and options in bash or zsh", AddCompletion},
+    {"man", "The manual page, as troff", AddMan},
 };
 
 }  // namespace denseformer

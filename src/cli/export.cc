@@ -1,4 +1,6 @@
 // denseformer export: the weights of a run for other programs.
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -12,6 +14,24 @@
 namespace denseformer {
 namespace {
 
+struct FormatRow {
+  const char* name;
+  ExportFormat format;
+  const char* help;
+};
+constexpr FormatRow kFormats[] = {
+    {"native", ExportFormat::kNative, "safetensors and config.json"},
+    {"authors", ExportFormat::kAuthors,
+     "safetensors with the names of the DenseFormer authors' script and summary.json"},
+    {"huggingface", ExportFormat::kHuggingFace,
+     "a directory for transformers: from_pretrained(DIR, trust_remote_code=True)"},
+};
+
+const FormatRow& FindFormat(const std::string& name) {
+  return *std::find_if(std::begin(kFormats), std::end(kFormats),
+                       [&](const FormatRow& row) { return row.name == name; });
+}
+
 struct ExportCall {
   std::string run, directory, checkpoint, type = "fp32", format = "native";
 };
@@ -20,8 +40,7 @@ void RunExport(const ExportCall& call, const CommonOptions& common) {
   const Model model = LoadModel(call.run, DType::kF32, ModelUse::kInference, call.checkpoint);
   const std::string tokenizer_path = FindRun(call.run) + "/tokenizer.json";
   const std::string tokenizer = FileExists(tokenizer_path) ? ReadFile(tokenizer_path) : "";
-  ExportModel(model, call.directory,
-              call.format == "authors" ? ExportFormat::kAuthors : ExportFormat::kNative,
+  ExportModel(model, call.directory, FindFormat(call.format).format,
               call.type == "bf16" ? StoredType::kBF16 : StoredType::kF32, tokenizer);
   const uint64_t bytes = FileSize(call.directory + "/model.safetensors");
   if (common.json) {
@@ -41,21 +60,26 @@ void RunExport(const ExportCall& call, const CommonOptions& common) {
 void AddExport(CLI::App& app, CommonOptions& common) {
   auto call = std::make_shared<ExportCall>();
   app.add_option("RUN", call->run, "Run directory")->required();
-  app.add_option("-o,--output", call->directory, "Directory to make")->required();
+  app.add_option("-o,--output", call->directory, "Directory to write; must not exist or be empty")
+      ->required();
   app.add_option("--dtype", call->type, "Type of the weights: fp32 or bf16")
       ->check(OneOf({"fp32", "bf16"}))
       ->capture_default_str();
-  app.add_option("--format", call->format,
-                 "native: safetensors and config.json; authors: safetensors with the names of the "
-                 "DenseFormer authors' script and summary.json")
-      ->check(OneOf({"native", "authors"}))
+  std::vector<std::string> names, help;
+  for (const FormatRow& row : kFormats) {
+    names.emplace_back(row.name);
+    help.push_back(fmt::format("{}: {}", row.name, row.help));
+  }
+  app.add_option("--format", call->format, Join(help, "; "))
+      ->check(OneOf(names))
       ->capture_default_str();
   app.add_option("--checkpoint", call->checkpoint,
                  "last, best or a step; default: the run's model.safetensors");
   app.footer(
       "Examples:\n"
       "  denseformer export runs/dense -o out/dense --dtype bf16\n"
-      "  denseformer export runs/dense --checkpoint best --format authors -o out/authors");
+      "  denseformer export runs/dense --checkpoint best --format authors -o out/authors\n"
+      "  denseformer export runs/dense --format huggingface -o out/hub");
   SetWork(app, common, call, [&common](const ExportCall& c) { RunExport(c, common); });
 }
 

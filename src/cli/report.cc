@@ -2,14 +2,17 @@
 #include "analysis/report.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "analysis/study.h"
 #include "analysis/tradeoff.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/signal.h"
 #include "base/text.h"
 #include "cli/checks.h"
 #include "cli/command.h"
@@ -28,6 +31,8 @@ struct Options {
   std::string prompt;
   int sample_tokens = 80;
   bool no_samples = false;
+  bool watch = false;
+  int every = 5;  // seconds
 };
 
 // A short text from each run that can make one.
@@ -49,15 +54,16 @@ std::vector<Sample> MakeSamples(const std::vector<RunData>& runs, const Options&
   return samples;
 }
 
-// Weights and their evolution cost little to read, so they are always shown as they are now.
+// Cheap studies are always shown as they are now.
 void RefreshStudies(RunData& run) {
-  for (const char* name : {"weights", "evolution"}) {
+  for (const Study* study : Studies()) {
+    if (!study->always_fresh) continue;
     const bool fresh =
-        run.studies.contains(name) &&
-        std::find(run.outdated.begin(), run.outdated.end(), name) == run.outdated.end();
-    if (!fresh && CanStudy(name, run) && FileExists(run.path + "/model.safetensors"))
-      run.studies[name] = RunStudy(name, run, {});
-    std::erase(run.outdated, name);
+        run.studies.contains(study->name) &&
+        std::find(run.outdated.begin(), run.outdated.end(), study->name) == run.outdated.end();
+    if (!fresh && study->available(run) && FileExists(run.path + "/model.safetensors"))
+      run.studies[study->name] = study->run(run, {});
+    std::erase(run.outdated, study->name);
   }
   if (!run.outdated.empty()) {
     LogWarning("{}: the weights are newer than the studies {}; run denseformer analyze again",
@@ -65,39 +71,105 @@ void RefreshStudies(RunData& run) {
   }
 }
 
-void Report(const Options& options, const CommonOptions& common) {
-  ReportInput input;
-  input.runs = ReadRuns(options.runs);
-  for (const std::string& path : options.benches) {
+std::vector<nlohmann::ordered_json> ReadBenches(const std::vector<std::string>& paths,
+                                                const std::vector<RunData>& runs) {
+  std::vector<nlohmann::ordered_json> benches;
+  for (const std::string& path : paths) {
     const auto json =
         nlohmann::ordered_json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("rows")) {
       Throw(ErrorCode::kInvalid, "{}: expected the output of denseformer bench ... --json", path);
     }
-    if (std::none_of(input.runs.begin(), input.runs.end(),
+    if (std::none_of(runs.begin(), runs.end(),
                      [&](const RunData& run) { return HasSpeedOf(json, run); })) {
       LogWarning("{}: has no whole pass of the width, depth and pattern of a run; it adds nothing",
                  path);
     }
-    input.benches.push_back(json);
+    benches.push_back(json);
   }
+  return benches;
+}
+
+// Writes every chart and the table; the number of charts.
+size_t WriteSvgFiles(const std::string& directory, const ReportInput& input) {
+  size_t charts = 0;
+  MakeOutputDirectory(directory);
+  for (const Chart& chart : ReportCharts(input)) {
+    WriteFileAtomic(directory + "/" + ChartId(chart) + ".svg", DrawSvg(chart, /*standalone=*/true));
+    ++charts;
+  }
+  WriteFileAtomic(directory + "/runs.csv", ReportCsv(input.runs));
+  return charts;
+}
+
+bool Finished(const std::vector<RunData>& runs) {
+  return std::all_of(runs.begin(), runs.end(),
+                     [](const RunData& run) { return run.summary.is_object(); });
+}
+
+// Tells whether studies are still those of the weights and snapshots in the run.
+struct Version {
+  fs::file_time_type weights = {};
+  uintmax_t snapshots = 0;  // bytes
+  bool operator==(const Version&) const = default;
+};
+Version VersionOf(const RunData& run) {
+  std::error_code missing;
+  return {fs::last_write_time(run.path + "/model.safetensors", missing),
+          fs::file_size(run.path + "/alphas.jsonl", missing)};
+}
+
+// Rewrites the page until all runs are finished or a signal comes. The page reloads itself.
+void Watch(const Options& options, ReportInput input) {
+  InterruptScope scope;
+  input.refresh = options.every;
+  std::string written;
+  std::vector<Version> versions;
+  for (const RunData& run : input.runs) versions.push_back(VersionOf(run));
+  while (!Finished(input.runs)) {
+    const std::string page = MakeReport(input);
+    if (page != written) WriteFileAtomic(options.out, page);
+    if (written.empty()) {
+      LogInfo("watching {} run{}; the page updates every {} seconds until they are finished",
+              input.runs.size(), input.runs.size() == 1 ? "" : "s", options.every);
+    }
+    written = page;
+    const auto next = std::chrono::steady_clock::now() + std::chrono::seconds(options.every);
+    while (std::chrono::steady_clock::now() < next && !Interrupted())
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (Interrupted()) return;
+    std::vector<RunData> runs = ReadRuns(options.runs);
+    for (size_t r = 0; r < runs.size(); ++r) {
+      const Version version = VersionOf(runs[r]);
+      if (version == versions[r]) runs[r].studies = input.runs[r].studies;
+      versions[r] = version;
+      RefreshStudies(runs[r]);
+    }
+    input.runs = std::move(runs);
+  }
+}
+
+void Report(const Options& options, const CommonOptions& common) {
+  ReportInput input;
+  input.runs = ReadRuns(options.runs);
+  input.benches = ReadBenches(options.benches, input.runs);
   for (RunData& run : input.runs) RefreshStudies(run);
+  const std::string path = fs::absolute(options.out).lexically_normal().string();
+  if (options.watch && !Finished(input.runs)) {
+    if (!common.json) {
+      Print("{}\n", path);
+      FlushStdout();
+    }
+    Watch(options, input);
+    input.runs = ReadRuns(options.runs);
+    for (RunData& run : input.runs) RefreshStudies(run);
+  }
   if (!options.no_samples) input.samples = MakeSamples(input.runs, options);
   WriteFileAtomic(options.out, MakeReport(input));
-  size_t charts = 0;
-  if (!options.svg.empty()) {
-    MakeOutputDirectory(options.svg);
-    for (const Chart& chart : ReportCharts(input)) {
-      WriteFileAtomic(options.svg + "/" + ChartId(chart) + ".svg",
-                      DrawSvg(chart, /*standalone=*/true));
-      ++charts;
-    }
-    WriteFileAtomic(options.svg + "/runs.csv", ReportCsv(input.runs));
-  }
-  const std::string path = fs::absolute(options.out).lexically_normal().string();
+  const size_t charts = options.svg.empty() ? 0 : WriteSvgFiles(options.svg, input);
   if (common.json) {
     PrintJson({{"report", path}, {"runs", input.runs.size()}, {"svg_files", charts}});
-  } else {
+  } else if (!options.watch) {
     Print("{}\n", path);
   }
 }
@@ -119,11 +191,18 @@ void AddReport(CLI::App& app, CommonOptions& common) {
       ->check(WholeNumber(1, 1 << 20))
       ->capture_default_str();
   app.add_flag("--no-samples", options->no_samples, "Do not generate samples");
+  app.add_flag("--watch", options->watch,
+               "Rewrite the page while the runs are trained; the open page updates itself. Ends "
+               "when all runs are finished, or by Ctrl-C");
+  app.add_option("--every", options->every, "Seconds between updates with --watch")
+      ->check(WholeNumber(1, 86400))
+      ->capture_default_str();
   app.footer(
       "Shows what denseformer analyze has left in RUN/analysis; the page needs no network.\n"
       "Examples:\n"
       "  denseformer report runs/tiny-none runs/tiny-1x1 runs/tiny-4x5 -o report.html\n"
-      "  denseformer report runs/* --svg figures --bench forward.json --prompt 'In the beginning'");
+      "  denseformer report runs/* --svg figures --bench forward.json --prompt 'In the beginning'\n"
+      "  denseformer report runs/now --watch");
   SetWork(app, common, options, [&common](const Options& o) { Report(o, common); });
 }
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "io/checkpoint.h"
 #include "io/foreign_names.h"
+#include "io/huggingface/huggingface.h"
 #include "io/import_export.h"
 #include "io/run_directory.h"
 #include "io/weights.h"
@@ -67,6 +68,10 @@ std::string Summary(const ModelConfig& config, const AuthorsModel& authors) {
 
 void ExportModel(const Model& model, const std::string& directory, ExportFormat format,
                  StoredType type, const std::string& tokenizer) {
+  if (format == ExportFormat::kHuggingFace) {
+    WriteRunDirectory(directory, HuggingFaceContent(model, type, tokenizer));
+    return;
+  }
   float* buffer = model.weights().data();
   RunContent content;
   if (!tokenizer.empty()) content.texts.emplace_back(kTokenizerFile, tokenizer);

@@ -30,8 +30,9 @@ struct ImportedModel {
 ImportedModel ImportModel(const ImportOptions& options);
 
 enum class ExportFormat {
-  kNative,   // a run directory of weights only: config.json, model.safetensors, tokenizer.json
-  kAuthors,  // model.safetensors with the names of the authors' script, summary.json
+  kNative,       // a run directory of weights only: config.json, model.safetensors, tokenizer.json
+  kAuthors,      // model.safetensors with the names of the authors' script, summary.json
+  kHuggingFace,  // for transformers: huggingface/huggingface.h
 };
 
 // Writes `directory` whole or not at all. `type` is F32 or BF16; `tokenizer` the text of

@@ -43,7 +43,7 @@ void AddStudies(const SweepRow& row, PlannedRun& run) {
   for (const std::string& study : row.studies) {
     const bool known =
         std::find(run.studies.begin(), run.studies.end(), study) != run.studies.end();
-    if (!known && CanStudy(study, model)) run.studies.push_back(study);
+    if (!known && FindStudy(study)->available(model)) run.studies.push_back(study);
   }
 }
 

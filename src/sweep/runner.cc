@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "analysis/run_data.h"
-#include "analysis/study_check.h"
+#include "analysis/study.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -350,7 +350,7 @@ LedgerJson RowOfRun(const PlannedRun& run, const std::string& directory,
   for (const std::string& name : run.studies) {
     const auto found = data.studies.find(name);
     if (found == data.studies.end()) continue;
-    CheckStudy(name, found->second, directory);
+    CheckStudy(*FindStudy(name), found->second, directory);
     row["studies"][name] = CondenseStudy(name, found->second);
   }
   return row;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "analysis/studies/evolution.h"
 #include "base/error.h"
 #include "denseformer/depth_pattern.h"
 
@@ -51,7 +52,7 @@ LedgerJson CondenseEvolution(const StudyJson& study) {
   std::vector<double> distance;
   for (const double square : squares) distance.push_back(std::sqrt(square / squares.front()));
   return {{"steps", study.at("steps")},
-          {"older", Rounded(MeanOlderSizes(study))},
+          {"older", Rounded(MeanOlderMagnitudes(study))},
           {"distance", Rounded(distance)}};
 }
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <set>
 
-#include "analysis/study_check.h"
+#include "analysis/study.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -56,7 +56,8 @@ void ReadRowKeys(TomlReader& reader, const Context& context, SweepRow& row) {
   if (const auto data = reader.Text("data")) row.data = *data;
   if (const auto studies = reader.Texts("studies")) {
     row.studies = *studies;
-    const std::vector<std::string> known(std::begin(kStudies), std::end(kStudies));
+    std::vector<std::string> known;
+    for (const Study* study : Studies()) known.emplace_back(study->name);
     for (const std::string& study : *studies) {
       if (std::find(known.begin(), known.end(), study) != known.end()) continue;
       Throw(ErrorCode::kInvalid, "{}: unknown study '{}'{}; there are {}", reader.Where("studies"),

@@ -62,7 +62,17 @@
     point(svg, 'pointerover', view.width - 20, 100);
     point(svg, 'pointermove', view.width - 20, 100);
     var text = tip();
-    return want(text, 'step 12') || want(text, 'plain') || want(text, 'dense') || (/\d\.\d/.test(text) ? '' : 'no value in ' + text);
+    return want(text, 'step 320') || want(text, 'plain') || want(text, '1x1, mean of 2 seeds') ||
+      (/\d\.\d/.test(text) ? '' : 'no value in ' + text);
+  });
+  check('hover a mean', function () {
+    // 320 steps are more than can be told apart: each point says what it is the mean of.
+    var svg = one('#train-steps');
+    point(svg, 'pointerover', 200, 100);
+    point(svg, 'pointermove', 200, 100);
+    var text = tip();
+    point(svg, 'pointerleave', 0, 0);
+    return want(text, 'plain (mean of 3 logged steps)');
   });
   check('leave', function () {
     point(one('#validation-steps'), 'pointerleave', 0, 0);
@@ -98,6 +108,9 @@
     if (path.getAttribute('d') === before) return 'the line did not change';
     if (svg.querySelector('.axes').textContent === ticks) return 'the ticks did not change';
     if (/NaN|Infinity/.test(svg.outerHTML)) return 'numbers that are none';
+    point(svg, 'pointermove', 350, 100);
+    if (tip().indexOf('mean of') >= 0) return 'no more points than before: ' + tip();
+    point(svg, 'pointerleave', 0, 0);
     one('.reset').click();
     if (document.querySelector('.reset')) return 'the button stays';
     var after = path.getAttribute('d').match(/-?[\d.]+/g).slice(0, 2).map(Number), then = before.match(/-?[\d.]+/g).slice(0, 2).map(Number);
@@ -123,12 +136,71 @@
     return one('[data-tab=steps]').hidden ? 'does not come back' : '';
   });
   check('legend', function () {
-    var figure = one('#validation-steps').closest('figure'), button = figure.querySelector('.legend button');
+    // One legend for all charts: lines and points.
+    var button = one('.legend.runs button'), marks = document.querySelectorAll('[data-key="0"]');
+    if (marks.length < 10 || !one('#perplexity-time').querySelector('[data-key="0"]')) return 'few marks: ' + marks.length;
+    function shown() { return Array.prototype.filter.call(marks, function (mark) { return getComputedStyle(mark).display !== 'none'; }).length; }
     button.click();
-    if (getComputedStyle(figure.querySelector('path.line')).display !== 'none') return 'the line stays';
+    if (shown()) return 'some stay: ' + shown();
     button.click();
-    return getComputedStyle(figure.querySelector('path.line')).display === 'none' ? 'the line does not come back' : '';
+    return shown() === marks.length ? '' : 'some do not come back';
   });
+  check('legend of one chart', function () {
+    var svg = document.querySelector('[id^=evolution-dense]'), figure = svg.closest('figure'), line = figure.querySelector('path.line');
+    figure.querySelector('.legend button').click();
+    if (getComputedStyle(line).display !== 'none') return 'the line stays';
+    figure.querySelector('.legend button').click();
+    return getComputedStyle(line).display === 'none' ? 'the line does not come back' : '';
+  });
+  check('colors', function () {
+    // A run has one color wherever it is.
+    var wanted = getComputedStyle(one('.legend.runs [data-run="1"]')).color, other = '';
+    document.querySelectorAll('[data-key="1"]').forEach(function (mark) {
+      if (mark.tagName !== 'text' && getComputedStyle(mark).color !== wanted) other = mark.closest('svg').id;
+    });
+    return other && 'another color in ' + other;
+  });
+  check('smoothing', function () {
+    var slider = one('#smoothing'), path = one('#train-steps').querySelector('path.line'), before = path.getAttribute('d');
+    slider.value = '0.9';
+    slider.dispatchEvent(new Event('input', {bubbles: true}));
+    if (path.getAttribute('d') === before) return 'the line did not change';
+    if (!one('#train-steps').querySelector('path.raw').getAttribute('d')) return 'the curve itself is not behind it';
+    if (one('.smoothing output').textContent !== '0.9') return 'no value beside the slider';
+    slider.value = '0';
+    slider.dispatchEvent(new Event('input', {bubbles: true}));
+    return path.getAttribute('d') === before || path.getAttribute('d').length > 100 ? '' : 'does not come back';
+  });
+  check('logarithmic axes', function () {
+    var svg = one('#train-steps'), ticks = svg.querySelector('.axes').textContent;
+    one('[data-switch=logx]').click();
+    if (svg.querySelector('.axes').textContent === ticks) return 'log x changes nothing';
+    one('[data-switch=logy]').click();
+    if (/NaN|Infinity/.test(document.body.innerHTML)) return 'numbers that are none';
+    one('[data-switch=logx]').click();
+    one('[data-switch=logy]').click();
+    return svg.querySelector('.axes').textContent === ticks ? '' : 'does not come back';
+  });
+  check('seeds', function () {
+    var svg = one('#validation-steps'), member = svg.querySelector('path.member'), band = svg.querySelector('path.band');
+    function seen(node) { return getComputedStyle(node).display !== 'none'; }
+    if (seen(member) || !seen(band)) return 'not a band at first';
+    one('[data-switch=bands]').click();
+    if (!seen(member) || seen(band)) return 'not one by one';
+    one('[data-switch=bands]').click();
+    return '';
+  });
+  check('more curves', function () {
+    ['#gradient-steps', '#throughput-steps', '#rate-steps'].forEach(one);
+    return '';
+  });
+  check('table', function () {
+    // Loss and perplexity are in view without scrolling, also on a phone.
+    var heads = one('.results').querySelectorAll('thead th'), right = one('.results').parentNode.getBoundingClientRect().right;
+    if (heads[1].textContent !== 'Validation loss' || heads[2].textContent !== 'Perplexity') return 'other columns come first';
+    return heads[2].getBoundingClientRect().right <= right + 1 ? '' : 'perplexity is out of view';
+  });
+  check('labels of points', function () { return want(one('#perplexity-time').textContent, '4 blocks, '); });
   var result = document.createElement('pre');
   result.id = 'probe';
   result.textContent = '\n' + lines.join('\n') + '\n';

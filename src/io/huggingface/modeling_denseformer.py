@@ -1,0 +1,215 @@
+"""DenseFormer for Hugging Face transformers, written by `denseformer export --format huggingface`.
+
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True)
+
+A decoder of pre-norm blocks with rotary positions, exact GELU and a head tied to the embedding. After
+block i a depth-weighted average replaces the stream by a weighted sum of earlier outputs,
+
+    Y_i = sum over j in S_i of alpha_ij X_j,
+
+where X_0 is the embedding and X_j the output of block j. `depth_sources` of the configuration lists S_i,
+oldest first, for each block that has an average; so every topology, masks included, is the same code.
+"""
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import DynamicCache, GenerationMixin, PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+
+class DenseFormerConfig(PretrainedConfig):
+    model_type = "denseformer"
+    attribute_map = {
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "hidden_size": "n_embd",
+        "max_position_embeddings": "seq_len",
+    }
+
+    def __init__(self, n_layer=12, n_head=12, n_embd=768, vocab_size=50304, seq_len=256, bias=False,
+                 gains=False, dwa="none", depth_sources=None, **kwargs):
+        self.n_layer = n_layer
+        self.n_head = n_head
+        self.n_embd = n_embd
+        self.vocab_size = vocab_size
+        self.seq_len = seq_len
+        self.bias = bias
+        self.gains = gains
+        self.dwa = dwa  # the name of the topology, for denseformer import
+        self.depth_sources = depth_sources or {}  # str(i) -> S_i, for 1 <= i <= n_layer
+        super().__init__(**kwargs)
+
+
+def rotate(x, positions):
+    """Applies rotary embeddings to x [B, H, T, size]: the pair (2m, 2m + 1) at position t rotates by
+    t 10000^(-2m/size). positions is [B or 1, T]."""
+    size = x.shape[-1]
+    rates = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64, device=x.device) / size)
+    angles = positions[:, None, :, None].double() * rates
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+
+
+class Attention(nn.Module):
+    def __init__(self, config, layer):
+        super().__init__()
+        self.heads, self.layer = config.n_head, layer
+        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
+        self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
+
+    def forward(self, x, positions, mask, cache):
+        batch, time, width = x.shape
+        q, k, v = (part.view(batch, time, self.heads, -1).transpose(1, 2)
+                   for part in self.c_attn(x).split(width, dim=2))
+        q, k = rotate(q, positions), rotate(k, positions)
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.c_proj(y.transpose(1, 2).reshape(batch, time, width))
+
+
+class Mlp(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
+        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
+
+    def forward(self, x):
+        return self.c_proj(F.gelu(self.c_fc(x)))
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(config.n_embd))
+        self.bias = nn.Parameter(torch.zeros(config.n_embd)) if config.bias else None
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-5)
+
+
+class Block(nn.Module):
+    def __init__(self, config, layer):
+        super().__init__()
+        self.ln_1 = LayerNorm(config)
+        self.attn = Attention(config, layer)
+        self.ln_2 = LayerNorm(config)
+        self.mlp = Mlp(config)
+        self.gain_attn = nn.Parameter(torch.ones(1)) if config.gains else None
+        self.gain_mlp = nn.Parameter(torch.ones(1)) if config.gains else None
+
+    def forward(self, x, positions, mask, cache):
+        x = (x if self.gain_attn is None else self.gain_attn * x) + self.attn(
+            self.ln_1(x), positions, mask, cache)
+        return (x if self.gain_mlp is None else self.gain_mlp * x) + self.mlp(self.ln_2(x))
+
+
+class DepthAverage(nn.Module):
+    """The weights alpha_ij of one average, [1, n]; the newest source is last."""
+
+    def __init__(self, sources):
+        super().__init__()
+        self.sources = list(sources)
+        self.weight = nn.Parameter(torch.zeros(1, len(self.sources)))
+
+    def forward(self, outputs):
+        return sum(alpha * outputs[j] for alpha, j in zip(self.weight[0], self.sources))
+
+
+class DepthAverages(nn.Module):
+    """alphas[str(i - 1)] is the average after block i, where there is one."""
+
+    def __init__(self, depth_sources):
+        super().__init__()
+        self.alphas = nn.ModuleDict(
+            {str(int(block) - 1): DepthAverage(sources) for block, sources in depth_sources.items()})
+
+
+class DenseFormerForCausalLM(PreTrainedModel, GenerationMixin):
+    config_class = DenseFormerConfig
+    base_model_prefix = "model"
+    _no_split_modules = ["Block"]
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.transformer = nn.ModuleDict(dict(
+            wte=nn.Embedding(config.vocab_size, config.n_embd),
+            h=nn.ModuleList(Block(config, layer) for layer in range(config.n_layer)),
+            ln_f=LayerNorm(config)))
+        self.dwa_modules = DepthAverages(config.depth_sources)
+        self.post_init()
+
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+            if getattr(module, "bias", None) is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, DepthAverage):
+            with torch.no_grad():
+                module.weight.zero_()
+                module.weight[0, -1] = 1
+        elif isinstance(module, LayerNorm):
+            nn.init.ones_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, Block) and module.gain_attn is not None:
+            nn.init.ones_(module.gain_attn)
+            nn.init.ones_(module.gain_mlp)
+
+    def get_input_embeddings(self):
+        return self.transformer.wte
+
+    def set_input_embeddings(self, embeddings):
+        self.transformer.wte = embeddings
+
+    def get_output_embeddings(self):
+        return None  # the head multiplies by the embedding itself
+
+    @staticmethod
+    def _mask(attention_mask, past, time, device):
+        """True where a query [.., time] may see a key [.., past + time]."""
+        queries = torch.arange(past, past + time, device=device)[:, None]
+        keys = torch.arange(past + time, device=device)
+        mask = (keys <= queries)[None, None]
+        if attention_mask is None:
+            return mask
+        if attention_mask.dim() != 2 or attention_mask.shape[1] != past + time:
+            raise ValueError(f"attention_mask of shape {tuple(attention_mask.shape)}, expected "
+                             f"[batch, {past + time}]")
+        # A padding token sees itself, so that its row of scores is not empty.
+        return (mask & attention_mask[:, None, None, :].bool()) | (keys == queries)[None, None]
+
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
+                inputs_embeds=None, labels=None, use_cache=None, logits_to_keep=0, return_dict=None,
+                **kwargs):
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("expected either input_ids or inputs_embeds")
+        y = self.transformer.wte(input_ids) if inputs_embeds is None else inputs_embeds
+        if use_cache is None:
+            use_cache = past_key_values is not None
+        if use_cache and past_key_values is None:
+            past_key_values = DynamicCache()
+        past = 0 if past_key_values is None else past_key_values.get_seq_length()
+        time = y.shape[1]
+        if position_ids is None:
+            position_ids = torch.arange(past, past + time, device=y.device)[None]
+        mask = self._mask(attention_mask, past, time, y.device)
+
+        outputs = [y]
+        for layer, block in enumerate(self.transformer.h):
+            y = block(y, position_ids, mask, past_key_values)
+            outputs.append(y)
+            if str(layer) in self.dwa_modules.alphas:
+                y = self.dwa_modules.alphas[str(layer)](outputs)
+        if logits_to_keep:
+            y = y[:, -logits_to_keep:]
+        logits = F.linear(self.transformer.ln_f(y), self.transformer.wte.weight)
+
+        loss = None
+        if labels is not None:
+            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())
+        if return_dict is False:
+            return tuple(value for value in (loss, logits, past_key_values) if value is not None)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
