@@ -32,7 +32,7 @@ std::string JsonProblem(std::string_view what);
 std::string WithCommas(int64_t value);
 // 1610612736 -> "1.50 GiB".
 std::string HumanBytes(double bytes);
-// 1.5e9 -> "1.50 G" (decimal); 0.0421 -> "0.0421": three significant digits below 1,000.
+// 1.5e9 -> "1.50 G" (decimal).
 std::string HumanCount(double value);
 // (1.5e4, "tokens/s") -> "15.00 ktokens/s"; (40, "tokens/s") -> "40 tokens/s".
 std::string HumanRate(double value, std::string_view unit);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "denseformer/config.h"
-#include "model/forward.h"
+#include "model/batch.h"
 #include "model/model.h"
 #include "perf/benchmark.h"
 #include "tensor/dtype.h"

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "model/config_fields.h"
 #include "model/depth_forms.h"
+#include "tensor/precision.h"
 #include "train/options.h"
 
 namespace denseformer {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "denseformer/config.h"
-#include "tensor/precision.h"
+#include "tensor/dtype.h"
 #include "train/schedule.h"
 
 namespace denseformer {
@@ -65,7 +65,7 @@ struct TrainOptions {
   bool operator==(const TrainOptions&) const = default;
 
   // The precision, once resolved, as a type.
-  DType compute() const { return ComputeType(ParsePrecision(precision)); }
+  DType compute() const { return precision == "bf16" ? DType::kBF16 : DType::kF32; }
   // Sequences of one pass.
   int64_t pass_sequences() const { return batch_size / accumulate; }
   Schedule MakeSchedule() const;
