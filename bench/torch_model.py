@@ -2,7 +2,7 @@
 
 Written after the paper: pre-LN blocks without biases, rotary positions on adjacent pairs, GELU, tied head. The
 depth-weighted averages come in two forms: `naive` loops over the past outputs; `stacked` keeps them in accumulators
-that are filled in place and takes one tensordot a module, as the paper's package does.
+that are filled in place and takes one tensordot per module, as the paper's package does.
 """
 
 import math

@@ -31,7 +31,7 @@ apt() {
   local as_root=()
   if [ "$(id -u)" != 0 ]; then
     as_root=(sudo)
-    # Without somebody to type a password, sudo must not wait for one.
+    # Without someone to type a password, sudo must not wait for one.
     if [ -n "${CI:-}" ] || ! { : </dev/tty; } 2>/dev/null; then as_root+=(-n); fi
   fi
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
@@ -62,7 +62,7 @@ install_packages() {
     die "apt-get install failed: $(apt_complaint) (log: build/install.log)"
 }
 
-# The number of compilers to run side by side: one a core, as far as the memory goes (2 GB each).
+# The number of compilers to run side by side: one per core, as far as the memory allows (2 GB each).
 build_jobs() {
   local cores memory
   cores=$(nproc)
@@ -82,5 +82,5 @@ build() {
     die "building build/$1 failed"
 }
 
-# json_value FILE KEY: the first number of that name in a JSON file that has one value a line.
+# json_value FILE KEY: the first number of that name in a JSON file with one value per line.
 json_value() { sed -n "s/^ *\"$2\": \(-\{0,1\}[0-9.e+-]*\),\{0,1\}\$/\1/p" "$1" | head -n 1; }

@@ -1,4 +1,5 @@
-# Compares every #include of include/, src/ and addons/ with the layers of the project.
+# Compares every #include of include/, src/, addons/, bench/, tests/ and examples/ with the layers of
+# the project.
 #
 #   cmake -DROOT=. -P tests/include_rules.cmake
 #
@@ -16,24 +17,28 @@ set(MAY_io model)
 set(MAY_dist tensor)
 set(MAY_train io data dist)
 set(MAY_infer io data)
-set(MAY_perf infer train)
+set(MAY_perf infer train chart)
 set(MAY_chart base)
 set(MAY_analysis perf chart)
 set(MAY_serve infer)
 set(MAY_sweep analysis train chart)
 set(MAY_cli sweep analysis serve)
 set(MAY_addons kernels)
-set(FOLDERS base tensor kernels model data io dist train infer perf chart analysis sweep serve cli addons)
+set(MAY_bench perf)
+set(MAY_tests cli)
+set(MAY_examples)  # public headers only
+set(FOLDERS base tensor kernels model data io dist train infer perf chart analysis sweep serve cli
+  addons bench tests examples)
 
 # Libraries with one user: header => files (as regular expressions) that may include it.
 set(ONLY
   "^oneapi/|^dnnl" "^src/kernels/gemm"
   "^omp\\.h$"      "^src/base/parallel_openmp|^src/kernels/gemm"
-  "^hwy/"          "^src/kernels/|^addons/"
+  "^hwy/"          "^src/kernels/|^src/perf/memory_limit|^addons/"
   "^dlfcn\\.h$" "^src/analysis/spectra"
   "^mpi\\.h$"      "^src/dist/"
   "^CLI/"          "^src/cli/"
-  "^(torch|ATen|c10)/" "^addons/|(_test|[/_]testing)\\.(cc|h)$"
+  "^(torch|ATen|c10)/" "^addons/|^tests/|(_test|[/_]testing)\\.(cc|h)$"
   "^g(test|mock)/" "(_test|[/_]testing)\\.(cc|h)$")
 
 set(FAILURES 0)
@@ -76,9 +81,10 @@ function(judge file folder quote header result)
   if(quote STREQUAL "<" OR header MATCHES "^hwy/" OR EXISTS ${ROOT}/include/${header})
     return()
   endif()
-  # An add-on has headers of its own, beside the file that includes them.
+  # Outside of src/ a folder has headers of its own, named from the folder on or beside the file that
+  # includes them.
   get_filename_component(here ${file} DIRECTORY)
-  if(folder STREQUAL "addons" AND EXISTS ${ROOT}/${here}/${header})
+  if(NOT file MATCHES "^src/" AND (EXISTS ${ROOT}/${here}/${header} OR EXISTS ${ROOT}/${folder}/${header}))
     return()
   endif()
   if(NOT EXISTS ${ROOT}/src/${header})
@@ -89,13 +95,16 @@ function(judge file folder quote header result)
   closure(${folder} allowed)
   if(NOT target IN_LIST allowed)
     list(JOIN allowed ", " allowed)
-    set(${result} "src/${folder} may not include src/${target}, only ${allowed}" PARENT_SCOPE)
+    string(REGEX MATCH "^src/[^/]+|^[^/]+" from ${file})
+    set(${result} "${from} may not include src/${target}, only ${allowed}" PARENT_SCOPE)
   endif()
 endfunction()
 
 get_filename_component(ROOT ${ROOT} ABSOLUTE)
 file(GLOB_RECURSE files RELATIVE ${ROOT}
-  ${ROOT}/include/*.h ${ROOT}/src/*.h ${ROOT}/src/*.cc ${ROOT}/addons/*.h ${ROOT}/addons/*.cc)
+  ${ROOT}/include/*.h ${ROOT}/src/*.h ${ROOT}/src/*.cc ${ROOT}/addons/*.h ${ROOT}/addons/*.cc
+  ${ROOT}/bench/*.h ${ROOT}/bench/*.cc ${ROOT}/tests/*.h ${ROOT}/tests/*.cc
+  ${ROOT}/examples/*.h ${ROOT}/examples/*.cc)
 set(includes 0)
 foreach(file IN LISTS files)
   if(file MATCHES "^src/([^/]+)/")

@@ -1,39 +1,27 @@
 // denseformer bench: how fast kernels and whole passes are here, and how close to the machine's
-// limits.
+// limits. The benchmarks are the table of perf/benchmarks.cc.
 #include <sys/resource.h>
 
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "analysis/bench_chart.h"
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "denseformer/depth_pattern.h"
-#include "perf/kernel_bench.h"
-#include "perf/model_bench.h"
+#include "perf/bench_chart.h"
+#include "perf/benchmark.h"
+#include "tensor/precision.h"
 
 namespace denseformer {
 namespace {
 
-struct Options {
-  std::string preset = "paper-48";
-  std::string patterns = "none,1x1,4x1,4x5";
-  std::optional<std::string> depths;
-  std::string precision = "auto";
-  std::string batches = "8";
-  int64_t length = 0;
-  int rounds = 5;
-  double seconds = 0;
-  bool turns = false, recompute = false;
-  std::string tokenizer, text;
+struct BenchCall {
+  BenchOptions options;
+  bool turns = false;
   std::string svg;
 };
 
@@ -54,188 +42,98 @@ bool NextTurn(const std::vector<Timing>& so_far) {
   return false;
 }
 
-InterleaveOptions Rounds(const Options& o, const std::string& title) {
-  InterleaveOptions interleave{o.rounds, o.seconds, o.turns ? "" : title, {}};
-  if (o.turns) interleave.before_round = NextTurn;
-  return interleave;
-}
-
 double PeakMemoryBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
-template <typename T>
-std::vector<T> ParseList(const char* option, const std::string& text, T high) {
-  std::vector<T> values;
-  for (const std::string& part : Split(text, ',')) {
-    values.push_back(static_cast<T>(ParseInt(option, part, 1, high)));
+void AddModelOptions(CLI::App& app, const Benchmark& benchmark, BenchOptions& o) {
+  const auto takes = [&](BenchOption option) { return (benchmark.options & option) != 0; };
+  if (takes(kBenchText)) {
+    app.add_option("--tokenizer", o.tokenizer, "tokenizer.json, vocab.bpe or a directory");
+    app.add_option("--text", o.text, "The text to encode");
   }
-  return values;
-}
-
-constexpr int kMostBlocks = 4096;
-constexpr int64_t kMostSequences = 1 << 20;
-
-std::vector<BenchShape> Shapes(const Options& o, int preset_blocks) {
-  std::vector<int> depths{preset_blocks};
-  if (o.depths) depths = ParseList("--depths", *o.depths, kMostBlocks);
-  std::vector<BenchShape> shapes;
-  for (const int64_t batch : ParseList("--batch", o.batches, kMostSequences)) {
-    for (const int blocks : depths) shapes.push_back({blocks, batch});
+  if (takes(kBenchPreset)) {
+    app.add_option("--preset", o.preset, "Shapes of this preset")->capture_default_str();
   }
-  return shapes;
-}
-
-DType ParseCompute(const std::string& name) {
-  if (name == "auto") return HasFastBf16() ? DType::kBF16 : DType::kF32;
-  return name == "bf16" ? DType::kBF16 : DType::kF32;
-}
-
-ModelBenchOptions ModelOptions(const Options& o, const std::string& title) {
-  ModelBenchOptions bench;
-  bench.config = ModelConfig::Preset(o.preset);
-  bench.shapes = Shapes(o, bench.config.n_layer);
-  bench.patterns = Split(o.patterns, ',');
-  for (const std::string& pattern : bench.patterns) {
-    for (const BenchShape& shape : bench.shapes) DepthPattern::Parse(pattern, shape.blocks);
-  }
-  bench.compute = ParseCompute(o.precision);
-  bench.length = o.length > 0 ? o.length : bench.config.seq_len;
-  if (bench.length > bench.config.seq_len) bench.config.seq_len = static_cast<int>(bench.length);
-  bench.recompute = o.recompute;
-  bench.interleave = Rounds(o, title);
-  return bench;
-}
-
-KernelBenchOptions KernelOptions(const Options& o, const std::string& title) {
-  const ModelBenchOptions model = ModelOptions(o, title);
-  KernelBenchOptions bench;
-  bench.config = model.config;
-  bench.patterns = model.patterns;
-  bench.compute = model.compute;
-  bench.length = model.length;
-  bench.rows = model.shapes.front().batch * model.length;
-  bench.interleave = model.interleave;
-  return bench;
-}
-
-BenchTable RunTokenizer(const Options& o, const std::string& title) {
-  if (o.tokenizer.empty() || o.text.empty()) {
-    Throw(ErrorCode::kUsage, "bench tokenizer: give --tokenizer PATH and --text FILE");
-  }
-  return BenchTokenizer(o.tokenizer, ReadFile(o.text, size_t{4} << 30), Rounds(o, title));
-}
-
-// The options that a kind takes besides --preset.
-enum Takes {
-  kDwa = 1,
-  kBatch = 2,  // one
-  kLength = 4,
-  kPrecision = 8,
-  kShapes = 16,  // lists of depths and batches
-  kRecompute = 32,
-  kText = 64
-};
-
-struct Kind {
-  const char* name;
-  const char* summary;
-  int takes;  // of Takes
-  BenchTable (*run)(const Options& options, const std::string& title);
-};
-
-constexpr Kind kKinds[] = {
-    {"forward",
-     "Whole forward pass as in the paper: batches/s, and the share of the products' own rate",
-     kDwa | kShapes | kLength | kPrecision,
-     [](const Options& o, const std::string& t) { return BenchForward(ModelOptions(o, t)); }},
-    {"train", "Whole training step: forward, backward, AdamW",
-     kDwa | kShapes | kLength | kPrecision | kRecompute,
-     [](const Options& o, const std::string& t) { return BenchTrain(ModelOptions(o, t)); }},
-    {"decode", "One token of one sequence, against reading the weights once",
-     kDwa | kLength | kPrecision,
-     [](const Options& o, const std::string& t) { return BenchDecode(ModelOptions(o, t)); }},
-    {"dwa", "The depth-weighted averages of a pass, against a loop of axpys",
-     kDwa | kBatch | kLength | kPrecision,
-     [](const Options& o, const std::string& t) { return BenchDwa(KernelOptions(o, t)); }},
-    {"attention", "Attention of a block, against the block's matrix products",
-     kBatch | kLength | kPrecision,
-     [](const Options& o, const std::string& t) { return BenchAttention(KernelOptions(o, t)); }},
-    {"gemm", "The matrix products of a model, against oneDNN", kBatch | kLength | kPrecision,
-     [](const Options& o, const std::string& t) { return BenchGemm(KernelOptions(o, t)); }},
-    {"optimizer", "AdamW, against a loop of equal memory traffic", 0,
-     [](const Options& o, const std::string& t) { return BenchOptimizer(KernelOptions(o, t)); }},
-    {"tokenizer", "Encoding text", kText, RunTokenizer},
-};
-
-void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
-  CLI::App& app = *parent.add_subcommand(kind.name, kind.summary);
-  auto o = std::make_shared<Options>();
-  const std::string name = kind.name;
-  if (kind.takes & kText) {
-    app.add_option("--tokenizer", o->tokenizer, "tokenizer.json, vocab.bpe or a directory");
-    app.add_option("--text", o->text, "The text to encode");
-  } else {
-    app.add_option("--preset", o->preset, "Shapes of this preset")->capture_default_str();
-  }
-  if (kind.takes & kDwa) {
-    app.add_option("--dwa", o->patterns,
+  if (takes(kBenchPatterns)) {
+    app.add_option("--dwa", o.patterns,
                    "Depth patterns, separated by commas; the first is the baseline")
         ->capture_default_str();
   } else {
-    o->patterns = "none";
+    o.patterns = "none";
   }
-  if (kind.takes & kBatch) {
-    app.add_option("--batch", o->batches, "Sequences in a batch")
-        ->check(WholeNumber(1, kMostSequences))
+  if (takes(kBenchBatch)) {
+    app.add_option("--batch", o.batches, "Sequences per batch")
+        ->check(WholeNumber(1, 1 << 20))
         ->capture_default_str();
   }
-  if (kind.takes & kShapes) {
-    app.add_option("--depths", o->depths, "Blocks, separated by commas; default: the preset's");
-    app.add_option("--batch", o->batches, "Sequences in a batch; several, separated by commas")
+  if (takes(kBenchShapes)) {
+    app.add_option("--depths", o.depths, "Blocks, separated by commas; default: the preset's");
+    app.add_option("--batch", o.batches, "Sequences per batch; several, separated by commas")
         ->capture_default_str();
   }
-  if (kind.takes & kLength) {
-    app.add_option("--seq-len", o->length, "Tokens of a sequence; default: the preset's")
+  if (takes(kBenchLength)) {
+    app.add_option("--seq-len", o.length, "Tokens per sequence; default: the preset's")
         ->check(WholeNumber(1, 1 << 20));
   }
-  if (kind.takes & kPrecision) {
-    app.add_option("--precision", o->precision, "auto, fp32 or bf16")
-        ->check(OneOf({"auto", "fp32", "bf16"}))
+  if (takes(kBenchPrecision)) {
+    app.add_option("--precision", o.precision, "auto, fp32 or bf16")
+        ->check(OneOf(PrecisionNames()))
         ->capture_default_str();
   }
-  if (kind.takes & kRecompute) {
-    app.add_flag("--recompute", o->recompute,
-                 "Each pattern also with activations computed again in the backward pass: what "
-                 "that costs in time and saves in memory");
+  if (takes(kBenchRecompute)) {
+    app.add_flag("--recompute", o.recompute,
+                 "Each pattern also with activations recomputed in the backward pass: what that "
+                 "costs in time and saves in memory");
   }
-  const std::string each = kind.takes & kShapes ? ", for each depth and batch" : "";
-  app.add_option("--rounds", o->rounds, "Rounds in which every variant runs once" + each)
+}
+
+std::string Examples(const Benchmark& benchmark) {
+  if (benchmark.options & kBenchText) {
+    return fmt::format("  denseformer bench {} --tokenizer vocab.bpe --text corpus.txt",
+                       benchmark.name);
+  }
+  std::string examples =
+      fmt::format("  denseformer bench {} --preset small --rounds 20 --json", benchmark.name);
+  if (benchmark.options & kBenchShapes) {
+    examples += fmt::format(
+        "\n  denseformer bench {} --depths 12,24,48 --dwa none,1x1 --svg cost.svg", benchmark.name);
+  }
+  return examples;
+}
+
+void AddBenchmark(CLI::App& parent, CommonOptions& common, const Benchmark& benchmark) {
+  CLI::App& app = *parent.add_subcommand(benchmark.name, benchmark.help);
+  auto call = std::make_shared<BenchCall>();
+  AddModelOptions(app, benchmark, call->options);
+  InterleaveOptions& interleave = call->options.interleave;
+  interleave.rounds = 5;
+  const std::string each = benchmark.options & kBenchShapes ? ", for each depth and batch" : "";
+  app.add_option("--rounds", interleave.rounds, "Rounds in which every variant runs once" + each)
       ->check(WholeNumber(1, 1000000))
       ->capture_default_str();
-  app.add_option("--svg", o->svg, "Also draw the result to this file")->check(FileToWrite());
-  app.add_option("--seconds", o->seconds, "Go on for at least this long" + each)->check(Number(0));
-  app.add_flag("--turns", o->turns,
+  app.add_option("--svg", call->svg, "Also draw the result to this file")->check(FileToWrite());
+  app.add_option("--seconds", interleave.seconds, "Continue for at least this long" + each)
+      ->check(Number(0));
+  app.add_flag("--turns", call->turns,
                "Wait for a line on stdin before each round and print the times of the round "
-               "before: to take turns with "
-               "another program");
-  std::string examples =
-      fmt::format("  denseformer bench {} --preset small --rounds 20 --json", name);
-  if (kind.takes & kText)
-    examples = "  denseformer bench tokenizer --tokenizer vocab.bpe --text corpus.txt";
-  if (kind.takes & kShapes)
-    examples += fmt::format(
-        "\n  denseformer bench {} --depths 12,24,48 --dwa none,1x1 --svg cost.svg", name);
+               "before: to alternate with another program");
   app.footer(
-      "Variants take turns, because machines are noisy; look at the ratios, not at the "
+      "Variants alternate, because machines are noisy; look at the ratios, not at the "
       "times.\nExample:\n" +
-      examples);
-  SetWork(app, common, o, [&common, &kind](const Options& options) {
-    const BenchTable table = kind.run(options, fmt::format("bench {}", kind.name));
-    if (!options.svg.empty())
-      WriteFileAtomic(options.svg, DrawSvg(BenchChart(table.ToJson()), /*standalone=*/true));
+      Examples(benchmark));
+  SetWork(app, common, call, [&common, &benchmark](const BenchCall& made) {
+    BenchOptions options = made.options;
+    if (made.turns) {
+      options.interleave.before_round = NextTurn;
+    } else {
+      options.interleave.title = fmt::format("bench {}", benchmark.name);
+    }
+    const BenchTable table = benchmark.run(options);
+    if (!made.svg.empty())
+      WriteFileAtomic(made.svg, DrawSvg(BenchChart(table.ToJson()), /*standalone=*/true));
     if (common.json) {
       nlohmann::ordered_json json = table.ToJson();
       json["peak_memory_bytes"] = PeakMemoryBytes();
@@ -250,7 +148,7 @@ void AddKind(CLI::App& parent, CommonOptions& common, const Kind& kind) {
 
 void AddBench(CLI::App& app, CommonOptions& common) {
   app.require_subcommand(1);
-  for (const Kind& kind : kKinds) AddKind(app, common, kind);
+  for (const Benchmark& benchmark : Benchmarks()) AddBenchmark(app, common, benchmark);
 }
 
 }  // namespace denseformer

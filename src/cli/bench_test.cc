@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/testing.h"
 #include "cli/run_program.h"
+#include "perf/benchmark.h"
 
 namespace denseformer {
 namespace {
@@ -35,23 +36,25 @@ std::vector<std::string> Names(const Json& json) {
   return names;
 }
 
-TEST(BenchTest, EveryKindGivesATable) {
-  const std::vector<std::string> dwa = {"--dwa", "none,2x1"}, batch = {"--batch", "2"};
-  const std::pair<const char*, std::vector<std::vector<std::string>>> kinds[] = {
-      {"forward", {dwa, batch}}, {"train", {dwa, batch}}, {"decode", {dwa}}, {"dwa", {dwa, batch}},
-      {"attention", {batch}},    {"gemm", {batch}},       {"optimizer", {}},
-  };
-  for (const auto& [kind, options] : kinds) {
+TEST(BenchTest, EveryBenchmarkOfTheTableGivesATable) {
+  const TemporaryDirectory scratch;
+  WriteFileAtomic(scratch / "a.txt", std::string(10000, 'a'));
+  for (const Benchmark& benchmark : Benchmarks()) {
+    std::vector<std::string> call = {"bench", benchmark.name, "--rounds", "1", "--threads",
+                                     "1",     "--json",       "--quiet"};
+    const auto add = [&](unsigned options, const std::vector<std::string>& words) {
+      if (benchmark.options & options) call.insert(call.end(), words.begin(), words.end());
+    };
+    add(kBenchPreset, {"--preset", "test"});
+    add(kBenchPatterns, {"--dwa", "none,2x1"});
+    add(kBenchBatch | kBenchShapes, {"--batch", "2"});
+    add(kBenchText, {"--tokenizer", "bytes", "--text", scratch / "a.txt"});
     for (const char* precision : {"fp32", "bf16"}) {
-      std::vector<std::string> call = {"bench", kind,        "--preset", "test",   "--rounds",
-                                       "1",     "--threads", "1",        "--json", "--quiet"};
-      for (const auto& option : options) call.insert(call.end(), option.begin(), option.end());
-      if (kind != std::string("optimizer")) {
-        call.insert(call.end(), {"--precision", precision});
-      }
-      const ProgramResult result = RunProgram(call);
-      ASSERT_EQ(result.status, 0) << kind << result.err;
-      EXPECT_EQ(result.err, "") << kind;
+      std::vector<std::string> with = call;
+      if (benchmark.options & kBenchPrecision) with.insert(with.end(), {"--precision", precision});
+      const ProgramResult result = RunProgram(with);
+      ASSERT_EQ(result.status, 0) << benchmark.name << result.err;
+      EXPECT_EQ(result.err, "") << benchmark.name;
       ExpectTable(Json::parse(result.out));
     }
   }
@@ -84,9 +87,9 @@ TEST(BenchTest, DepthsAndPatternsAreRows) {
   ASSERT_EQ(result.status, 0) << result.err;
   const Json json = Json::parse(result.out);
   ExpectTable(json);
-  EXPECT_EQ(Names(json), (std::vector<std::string>{"2 blocks, products alone", "2 blocks, none",
-                                                   "2 blocks, 2x1", "4 blocks, products alone",
-                                                   "4 blocks, none", "4 blocks, 2x1"}));
+  EXPECT_EQ(Names(json),
+            (std::vector<std::string>{"2 blocks, GEMMs alone", "2 blocks, none", "2 blocks, 2x1",
+                                      "4 blocks, GEMMs alone", "4 blocks, none", "4 blocks, 2x1"}));
 }
 
 TEST(BenchTest, BatchesAreRowsWithTheirOwnBaselineAndLimit) {
@@ -138,16 +141,6 @@ TEST(BenchTest, RecomputationIsARowBesideItsPattern) {
       EXPECT_LT(rows[at + 1]["memory_bytes"], rows[at]["memory_bytes"]);
     }
   }
-}
-
-TEST(BenchTest, TokenizerAndText) {
-  const TemporaryDirectory scratch;
-  WriteFileAtomic(scratch / "a.txt", std::string(10000, 'a'));
-  const ProgramResult result =
-      RunProgram({"bench", "tokenizer", "--tokenizer", "bytes", "--text", scratch / "a.txt",
-                  "--rounds", "1", "--json", "--quiet"});
-  ASSERT_EQ(result.status, 0) << result.err;
-  ExpectTable(Json::parse(result.out));
 }
 
 TEST(BenchTest, AsTextForPeople) {
@@ -205,6 +198,8 @@ TEST(BenchTest, WrongCalls) {
       {{"bench", "forward", "--seconds", "-1"},
        "--seconds: got '-1', expected a number of at least 0"},
       {{"bench", "tokenizer"}, "bench tokenizer: give --tokenizer PATH and --text FILE"},
+      {{"bench", "dwa", "--preset", "test", "--dwa", "none"},
+       "bench dwa: none of the patterns 'none' has an average"},
   };
   for (const auto& [call, message] : cases) {
     const ProgramResult result = RunProgram(call);

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/progress.h"
@@ -15,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "io/run_directory.h"
+#include "tensor/precision.h"
 #include "train/evaluate.h"
 #include "train/train_data.h"
 #include "train/trainer.h"
@@ -49,8 +49,7 @@ std::optional<Tokenizer> TokenizerOf(const EvalCall& call, const std::string& st
 }
 
 void RunEval(const EvalCall& call, const CommonOptions& common) {
-  const bool bf16 = call.precision == "bf16" || (call.precision == "auto" && HasFastBf16());
-  const DType compute = bf16 ? DType::kBF16 : DType::kF32;
+  const DType compute = ComputeType(ParsePrecision(call.precision));
   const Model model = LoadModel(call.run, compute, ModelUse::kInference, call.checkpoint);
   const std::string stream = StreamOf(call);
   const TokenFile file(stream);
@@ -117,7 +116,7 @@ void AddEval(CLI::App& app, CommonOptions& common) {
   app.add_option("--batch-size", call->batch_size, "Sequences at once; default: 8,192 tokens")
       ->check(WholeNumber(1, 1 << 20));
   app.add_option("--precision", call->precision, "fp32, bf16, or auto (as the CPU is faster)")
-      ->check(OneOf({"auto", "fp32", "bf16"}));
+      ->check(OneOf(PrecisionNames()));
   app.footer(
       "The whole stream in consecutive windows; perplexity is exp(loss).\n"
       "Examples:\n"

@@ -17,6 +17,7 @@
 #include "cli/line_editor.h"
 #include "cli/output.h"
 #include "denseformer/generator.h"
+#include "tensor/precision.h"
 
 namespace denseformer {
 namespace {
@@ -31,10 +32,6 @@ struct Options {
   bool ignore_end = false;
   GenerateOptions generate;
 };
-
-Precision ParsePrecision(const std::string& name) {
-  return name == "fp32" ? Precision::kFp32 : name == "bf16" ? Precision::kBf16 : Precision::kAuto;
-}
 
 // Without the line end that editors and echo put behind a text: the model is to continue the line.
 std::string WithoutLastLineEnd(std::string text) {
@@ -234,7 +231,7 @@ void AddGenerate(CLI::App& app, CommonOptions& common) {
       ->check(OneOf({"stop", "slide"}))
       ->capture_default_str();
   app.add_option("--precision", options->precision, "auto, fp32 or bf16")
-      ->check(OneOf({"auto", "fp32", "bf16"}))
+      ->check(OneOf(PrecisionNames()))
       ->capture_default_str();
   app.add_flag("--echo", options->echo, "Print the prompt before the text");
   app.add_flag("--ignore-end", options->ignore_end, "Go on after the end-of-text token");

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/checks.h"
@@ -18,6 +17,7 @@
 #include "model/mask_file.h"
 #include "model/parameters.h"
 #include "model/summary.h"
+#include "tensor/precision.h"
 #include "train/plan.h"
 
 namespace denseformer {
@@ -31,11 +31,6 @@ struct ModelInfoOptions {
   int64_t batch_size = 8, length = 0;
   int pipeline = 0;
 };
-
-DType ComputeOf(const std::string& precision) {
-  if (precision == "auto") return HasFastBf16() ? DType::kBF16 : DType::kF32;
-  return precision == "bf16" ? DType::kBF16 : DType::kF32;
-}
 
 ModelConfig ConfigOf(const ModelInfoOptions& options) {
   if (!options.run.empty()) {
@@ -67,7 +62,7 @@ struct Described {
 Described Describe(const ModelInfoOptions& options) {
   const ModelConfig config = ConfigOf(options);
   const DepthPattern pattern = DepthPattern::Parse(config.dwa, config.n_layer);
-  const DType compute = ComputeOf(options.precision);
+  const DType compute = ComputeType(ParsePrecision(options.precision));
   const int64_t length = options.length > 0 ? options.length : config.seq_len;
   return {config,
           pattern,
@@ -229,7 +224,7 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
                  "Tokens of a sequence, for memory and FLOPs; default: the model's longest")
       ->check(WholeNumber(1));
   app.add_option("--precision", options->precision, "For the memory: auto, fp32 or bf16")
-      ->check(OneOf({"auto", "fp32", "bf16"}))
+      ->check(OneOf(PrecisionNames()))
       ->capture_default_str();
   app.add_flag("--recompute", options->recompute,
                "For the memory: training computes activations again (train --recompute)");

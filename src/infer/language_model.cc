@@ -2,18 +2,13 @@
 
 #include <utility>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "io/run_directory.h"
 #include "model/forward.h"
+#include "tensor/precision.h"
 
 namespace denseformer {
-
-DType ComputeType(Precision precision) {
-  if (precision == Precision::kAuto) return HasFastBf16() ? DType::kBF16 : DType::kF32;
-  return precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
-}
 
 LanguageModel MakeLanguageModel(Model model, Tokenizer tokenizer) {
   return LanguageModel(std::make_shared<const LanguageModel::Impl>(

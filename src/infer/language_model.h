@@ -14,9 +14,6 @@ struct LanguageModel::Impl {
   Tokenizer tokenizer;
 };
 
-// The type that products run in.
-DType ComputeType(Precision precision);
-
 // For tests and commands that make a model without a directory.
 LanguageModel MakeLanguageModel(Model model, Tokenizer tokenizer);
 

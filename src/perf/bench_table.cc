@@ -52,7 +52,7 @@ std::string BenchTable::ToText() const {
   for (const BenchRow& row : rows) {
     const Timing& t = row.timing;
     std::string rate, ratio, share;
-    if (row.work > 0) rate = HumanCount(row.work / t.median()) + " " + row.unit + "/s";
+    if (row.work > 0) rate = HumanRate(row.work / t.median(), row.unit + "/s");
     if (row.baseline >= 0) {
       const MedianRatio of_medians = RatioOfMedians(row);
       const std::string error =

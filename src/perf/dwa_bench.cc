@@ -1,9 +1,15 @@
+// All depth-weighted averages of a pass, forward and backward with all gradients, for each pattern:
+// against a loop of axpys over fp32 outputs, and against only reading every source once per module.
 #include <memory>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "base/random.h"
+#include "base/text.h"
+#include "denseformer/depth_pattern.h"
 #include "kernels/dwa/dwa.h"
 #include "perf/kernel_bench.h"
+#include "perf/memory_limit.h"
 
 namespace denseformer {
 namespace {
@@ -52,6 +58,15 @@ struct DwaVariant {
       if (pattern.has_module(i)) averager->Forward(i, newest, history, y);
     }
   }
+  // Reads what every module reads, and does nothing with it.
+  void Read() {
+    for (int i = 1; i <= pattern.depth(); ++i) {
+      for (const int j : pattern.sources(i)) {
+        const Tensor& source = j < i ? history[j] : newest;
+        ReadBytes({static_cast<const std::byte*>(source.raw()), source.bytes()});
+      }
+    }
+  }
   void Backward() {
     for (int i = pattern.depth(); i >= 0; --i)
       averager->Backward(i, history, dy, alphas, dalphas, newest);
@@ -69,7 +84,7 @@ struct DwaVariant {
   std::vector<float*> dalphas;
 };
 
-// y += alpha x for each source in turn: reads and writes the sum for every source.
+// y += alpha x for each source: reads and writes the sum once per source.
 void NaiveForward(const DepthPattern& pattern, const Tensor& source, const Tensor& sum) {
   const float* x = source.f32();
   float* y = sum.f32();
@@ -84,28 +99,39 @@ void NaiveForward(const DepthPattern& pattern, const Tensor& source, const Tenso
 
 }  // namespace
 
-BenchTable BenchDwa(const KernelBenchOptions& options) {
+BenchTable BenchDwa(const BenchOptions& bench_options) {
+  const KernelBenchOptions options = ParseKernelOptions(bench_options);
   std::vector<std::unique_ptr<DwaVariant>> dwas;
   std::vector<Variant> variants;
   std::vector<double> sources;
   Arena arena(static_cast<size_t>(options.rows * options.config.n_embd) * 8 + 256);
   const Tensor source = arena.Allocate(DType::kF32, {options.rows, options.config.n_embd});
   const Tensor sum = arena.Allocate(DType::kF32, {options.rows, options.config.n_embd});
+  constexpr int kRows = 4;  // per pattern: axpys, reading, forward, backward
   for (const std::string& spec : options.patterns) {
     const DepthPattern pattern = DepthPattern::Parse(spec, options.config.n_layer);
     if (pattern.module_count() == 0) continue;
     dwas.push_back(std::make_unique<DwaVariant>(pattern, options));
     DwaVariant* dwa = dwas.back().get();
     variants.push_back({spec + " naive loop", [=] { NaiveForward(dwa->pattern, source, sum); }});
+    variants.push_back({spec + " reading alone", [=] { dwa->Read(); }});
     variants.push_back({spec + " forward", [=] { dwa->Forward(); }});
     variants.push_back({spec + " backward", [=] { dwa->Backward(); }});
-    sources.insert(sources.end(), 3, static_cast<double>(pattern.weight_count()));
+    sources.insert(sources.end(), kRows, static_cast<double>(pattern.weight_count()));
+  }
+  if (variants.empty()) {
+    Throw(ErrorCode::kUsage,
+          "bench dwa: none of the patterns '{}' has an average; take others (--dwa)",
+          Join(options.patterns, ","));
   }
   BenchTable table = MakeTable("depth-weighted averages of a pass",
                                Interleave(variants, options.interleave), 0, "source elements");
   for (size_t r = 0; r < table.rows.size(); ++r) {
-    table.rows[r].work = sources[r] * static_cast<double>(options.rows * options.config.n_embd);
-    if (r % 3 != 0) table.rows[r].baseline = static_cast<int>(r / 3 * 3);
+    BenchRow& row = table.rows[r];
+    const int first = static_cast<int>(r) / kRows * kRows, at = static_cast<int>(r) % kRows;
+    row.work = sources[r] * static_cast<double>(options.rows * options.config.n_embd);
+    if (at > 0) row.baseline = first;
+    if (at > 1) row.limit = first + 1;
   }
   table.settings = {{"depth", std::to_string(options.config.n_layer)},
                     {"tokens", std::to_string(options.rows)},

@@ -1,14 +1,17 @@
-// Benchmarks of single kernels against the limit that binds them: memory or matrix products.
+// What the benchmarks of single kernels share: shapes, tensors with numbers in them, linear layers.
 #ifndef DENSEFORMER_PERF_KERNEL_BENCH_H_
 #define DENSEFORMER_PERF_KERNEL_BENCH_H_
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "denseformer/config.h"
-#include "perf/bench_table.h"
-#include "tensor/dtype.h"
+#include "kernels/gemm/gemm.h"
+#include "perf/benchmark.h"
+#include "tensor/storage.h"
+#include "tensor/tensor.h"
 
 namespace denseformer {
 
@@ -21,22 +24,33 @@ struct KernelBenchOptions {
   InterleaveOptions interleave;
 };
 
-// All averages of a pass (forward, and backward with all gradients) for each pattern, against a
-// loop of axpys over fp32 outputs.
-BenchTable BenchDwa(const KernelBenchOptions& options);
+KernelBenchOptions ParseKernelOptions(const BenchOptions& options);
 
-// Attention of one block, forward and backward, against the block's matrix products.
-BenchTable BenchAttention(const KernelBenchOptions& options);
+// The settings that the tables of GEMMs and attention print.
+std::vector<std::pair<std::string, std::string>> KernelSettings(const KernelBenchOptions& options);
 
-// The products of a block and of the head, forward and both gradients; oneDNN's time beside ours.
-BenchTable BenchGemm(const KernelBenchOptions& options);
+// A tensor of random numbers of the size of ordinary activations, which owns its memory.
+struct FilledTensor {
+  FilledTensor(DType dtype, Shape shape, uint64_t seed = 1);
+  Storage storage;
+  Tensor tensor;
+};
 
-// AdamW over the model's parameters against a loop of equal memory traffic.
-BenchTable BenchOptimizer(const KernelBenchOptions& options);
+// One linear layer with all that its three GEMMs read and write.
+struct LinearLayer {
+  LinearLayer(DType compute, int64_t out, int64_t in, int64_t rows);
+  void Forward() { LinearForward(x.tensor, weight, Tensor(), y.tensor); }
+  void Backward() {
+    LinearBackwardInput(y.tensor, weight, x.tensor);
+    LinearBackwardWeight(y.tensor, x.tensor, gradient.tensor, /*add=*/false);
+  }
 
-// Encoding `text` with the tokenizer at `path`, on one thread and on all.
-BenchTable BenchTokenizer(const std::string& path, const std::string& text,
-                          const InterleaveOptions& interleave);
+  FilledTensor master, x, y, gradient;
+  PackedWeight weight;
+};
+
+// {out, in} of the four linear layers of a block.
+std::vector<std::pair<int64_t, int64_t>> BlockShapes(const ModelConfig& config);
 
 }  // namespace denseformer
 

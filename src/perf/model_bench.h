@@ -1,4 +1,4 @@
-// Benchmarks of whole passes: forward as in the paper (batches/s), training step, decoding.
+// What the benchmarks of whole passes share: shapes, models with random weights, and their memory.
 #ifndef DENSEFORMER_PERF_MODEL_BENCH_H_
 #define DENSEFORMER_PERF_MODEL_BENCH_H_
 
@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "denseformer/config.h"
-#include "perf/bench_table.h"
+#include "model/batch.h"
+#include "model/model.h"
+#include "perf/benchmark.h"
 #include "tensor/dtype.h"
 
 namespace denseformer {
@@ -27,17 +29,26 @@ struct ModelBenchOptions {
   InterleaveOptions interleave;
 };
 
-// For each shape the products alone (GemmLimit) and every pattern, in the same rounds. Shapes are
-// not compared with each other, so they need not be in memory together.
-BenchTable BenchForward(const ModelBenchOptions& options);
+// Throws kUsage for what cannot be parsed, and for patterns that do not fit a depth.
+ModelBenchOptions ParseModelOptions(const BenchOptions& options);
 
-// Forward, backward, AdamW and the renewal of the packed weights. A row with recomputation has the
-// same pattern without it as its baseline.
-BenchTable BenchTrain(const ModelBenchOptions& options);
+// `base` with another depth and pattern.
+ModelConfig WithPattern(const ModelConfig& base, int depth, const std::string& pattern);
 
-// One token of one sequence at `length` cached tokens, against reading the packed weights once, at
-// the depth of the first shape.
-BenchTable BenchDecode(const ModelBenchOptions& options);
+// A model with weights as large as the recipe's and averages over all depths: a kernel may be
+// faster on zeros.
+Model RandomModel(const ModelConfig& config, DType compute, ModelUse use);
+
+// Random tokens: the time does not depend on them.
+struct RandomBatch {
+  RandomBatch(const ModelConfig& config, int64_t sequences, int64_t length);
+  std::vector<int32_t> tokens, targets;
+  Batch batch;
+};
+
+// Throws where the machine has less memory free than all variants of the largest shape take: they
+// are in memory at the same time, each with its own weights; moments are shared.
+void RequireBenchMemory(const ModelBenchOptions& options, ModelUse use);
 
 }  // namespace denseformer
 

@@ -75,7 +75,7 @@ BenchTable ByShape(std::string title, const ModelBenchOptions& options, MeasureS
       {"batch", BatchText(Distinct(options.shapes, &BenchShape::batch), options.length)},
       {"precision", DTypeName(options.compute)},
       {"threads", std::to_string(NumThreads())},
-      {"products", GemmDescription()}};
+      {"gemm", GemmDescription()}};
   for (const BenchShape& shape : options.shapes) {
     const int first = static_cast<int>(table.rows.size());
     for (BenchRow& row : measure(options, shape)) {

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "model/config_fields.h"
 #include "model/depth_forms.h"
+#include "tensor/precision.h"
 #include "train/options.h"
 
 namespace denseformer {
@@ -171,7 +172,7 @@ void AddTraining(TableBuilder& table) {
                          "steps during which the DWA weights stay at the identity");
   table.Integer<int64_t>("train.seed", "--seed", FIELD(seed), 0, INT64_MAX, kCourse,
                          "of the initial weights, the batches and dropout");
-  table.Text("train.precision", "--precision", FIELD(precision), {"auto", "bf16", "fp32"}, kCourse,
+  table.Text("train.precision", "--precision", FIELD(precision), PrecisionNames(), kCourse,
              "of the matrix products: fp32, bf16, or auto (bf16 where this CPU has it fast)");
   table.Bool("train.recompute", "--recompute", FIELD(recompute), kFree,
              "compute the activations of a block again in the backward pass: less memory, the same "

@@ -6,11 +6,11 @@
 #include <set>
 #include <sstream>
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "denseformer/depth_pattern.h"
 #include "model/mask_file.h"
+#include "tensor/precision.h"
 
 namespace denseformer {
 namespace {
@@ -86,7 +86,7 @@ void AssignAll(TrainOptions& options, const Assignments& file, const OptionSourc
   if (GivesPattern(file) || GivesPattern(sources.sets) || GivesPattern(sources.flags)) {
     options.model.dwa = ResolveDepthPattern(options.model.dwa, options.model.n_layer);
   }
-  if (options.precision == "auto") options.precision = HasFastBf16() ? "bf16" : "fp32";
+  options.precision = DTypeName(ComputeType(ParsePrecision(options.precision)));
   options.Validate();
 }
 

@@ -1,4 +1,4 @@
-#include "analysis/bench_chart.h"
+#include "perf/bench_chart.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,8 @@
-#include "analysis/bench_chart.h"
+#include "perf/bench_chart.h"
 
-#include "analysis/testing.h"
+#include <gtest/gtest.h>
+
+#include "chart/testing.h"
 
 namespace denseformer {
 namespace {
@@ -47,7 +49,7 @@ TEST(BenchChart, SeveralDepthsAreLinesOfTheCost) {
   const Json bench = {
       {"title", "t"},
       {"rows",
-       {Row("products alone", 1), Point(24, 256, "none", 1), Point(24, 256, "1x1", 1.1),
+       {Row("GEMMs alone", 1), Point(24, 256, "none", 1), Point(24, 256, "1x1", 1.1),
         Point(48, 256, "none", 1), Point(48, 256, "1x1", 1.25)}}};
   const Chart chart = BenchChart(bench);
   EXPECT_EQ(ChartTitle(chart), "Cost against depth: t");

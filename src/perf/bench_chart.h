@@ -1,6 +1,6 @@
 // Results of benchmarks as charts.
-#ifndef DENSEFORMER_ANALYSIS_BENCH_CHART_H_
-#define DENSEFORMER_ANALYSIS_BENCH_CHART_H_
+#ifndef DENSEFORMER_PERF_BENCH_CHART_H_
+#define DENSEFORMER_PERF_BENCH_CHART_H_
 
 #include <nlohmann/json.hpp>
 
@@ -17,4 +17,4 @@ Chart BenchChart(const nlohmann::ordered_json& bench);
 
 }  // namespace denseformer
 
-#endif  // DENSEFORMER_ANALYSIS_BENCH_CHART_H_
+#endif  // DENSEFORMER_PERF_BENCH_CHART_H_

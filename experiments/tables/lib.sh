@@ -1,0 +1,63 @@
+# Functions for the scripts of this folder, each of which prints one table of the documents
+# (scripts/figures). RESULTS is experiments/results.
+
+# value FILE ROW KEY: the number KEY of the row named ROW (its "name" or "variant") in a result of
+# `bench --json` or `compare_pytorch --json`; with ROW '' the first KEY of the file. Fails where there is none.
+value() {
+  awk -v row="$2" -v key="$3" '
+    { text = $0; sub(/^ */, "", text); sub(/,$/, "", text) }
+    text ~ /^"(name|variant)": / { current = text; sub(/^"[a-z]+": "/, "", current); sub(/"$/, "", current) }
+    index(text, "\"" key "\": ") == 1 && (row == "" || current == row) {
+      text = substr(text, length(key) + 5); gsub(/"/, "", text); print text; found = 1; exit
+    }
+    END { if (!found) { print "no " key " of \"" row "\" in " FILENAME > "/dev/stderr"; exit 1 } }
+  ' "$RESULTS/$1"
+}
+
+# calc FORMAT EXPRESSION [NAME=VALUE...]: a number computed by awk.
+calc() {
+  local format=$1 expression=$2 set=()
+  shift 2
+  for pair in "$@"; do set+=(-v "$pair"); done
+  LC_ALL=C awk "${set[@]}" "BEGIN { printf \"$format\", $expression }"
+}
+
+# speedup FILE VARIANT: "10.1x / 11.2x", of medians and of minima.
+speedup() {
+  calc '%.1fx / %.1fx' 'a, b' a="$(value "$1" "$2" speedup_of_medians)" b="$(value "$1" "$2" speedup_of_minima)"
+}
+
+# cost FILE ROW: "4.0 ± 1.8 % / 9.0 %", time above that of the baseline, of medians and of minima.
+cost() {
+  calc '%.1f ± %.1f %% / %.1f %%' '100 * (a - 1), 100 * e, 100 * (b - 1)' \
+    a="$(value "$1" "$2" ratio_of_medians)" e="$(value "$1" "$2" ratio_error)" b="$(value "$1" "$2" ratio_of_minima)"
+}
+
+# ratio FILE ROW: "1.01x / 1.00x", time over that of the baseline.
+ratio() {
+  calc '%.2fx / %.2fx' 'a, b' a="$(value "$1" "$2" ratio_of_medians)" b="$(value "$1" "$2" ratio_of_minima)"
+}
+
+# share FILE ROW: "60 % / 64 %" of the limit's rate.
+share() {
+  calc '%.0f %% / %.0f %%' '100 * a, 100 * b' a="$(value "$1" "$2" share_of_limit)" b="$(value "$1" "$2" share_of_limit_minima)"
+}
+
+# over_limit FILE ROW: "1.24x / 1.22x", time over that of the limit.
+over_limit() {
+  calc '%.2fx / %.2fx' '1 / a, 1 / b' a="$(value "$1" "$2" share_of_limit)" b="$(value "$1" "$2" share_of_limit_minima)"
+}
+
+# gib BYTES: "8.65".
+gib() { calc '%.2f' 'b / 2 ^ 30' b="$1"; }
+
+# row CELL...: a line of a Markdown table.
+row() { printf '|'; printf ' %s |' "$@"; printf '\n'; }
+
+# header CELL...: the first two lines of one.
+header() {
+  row "$@"
+  printf '|'
+  for _ in "$@"; do printf ' --- |'; done
+  printf '\n'
+}

@@ -1,0 +1,37 @@
+#include "tensor/precision.h"
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace denseformer {
+namespace {
+
+struct Row {
+  const char* name;
+  Precision precision;
+};
+constexpr Row kRows[] = {
+    {"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};
+
+}  // namespace
+
+std::vector<std::string> PrecisionNames() {
+  std::vector<std::string> names;
+  for (const Row& row : kRows) names.push_back(row.name);
+  return names;
+}
+
+Precision ParsePrecision(std::string_view name) {
+  for (const Row& row : kRows) {
+    if (row.name == name) return row.precision;
+  }
+  Throw(ErrorCode::kUsage, "precision: got '{}', expected {}", name, Join(PrecisionNames(), ", "));
+}
+
+DType ComputeType(Precision precision) {
+  const bool bf16 = precision == Precision::kAuto ? HasFastBf16() : precision == Precision::kBf16;
+  return bf16 ? DType::kBF16 : DType::kF32;
+}
+
+}  // namespace denseformer
