@@ -61,6 +61,27 @@ std::string Parent(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+std::string TemporarySuffix() { return fmt::format(".tmp-{}", getpid()); }
+
+// The name that a user knows a file by: without what AtomicFile puts behind it.
+std::string Shown(std::string path) {
+  const std::string suffix = TemporarySuffix();
+  if (path.ends_with(suffix)) path.resize(path.size() - suffix.size());
+  return path;
+}
+
+// The file that `path` leads to, which need not exist.
+std::string FollowLinks(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel
+  std::filesystem::path target = path;
+  for (int links = 0; std::filesystem::is_symlink(target); ++links) {
+    if (links == kMostLinks) ThrowErrno(ELOOP, "cannot write {}", path);
+    // A relative link starts from its own directory; an absolute one replaces it.
+    target = target.parent_path() / std::filesystem::read_symlink(target);
+  }
+  return target.string();
+}
+
 }  // namespace
 
 void SetIoFaultForTesting(IoFault fault) { Fault() = std::move(fault); }
@@ -116,7 +137,7 @@ OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
     fd_ = open(path_.c_str(), flags, 0666);
     return fd_;
   });
-  if (error != 0) ThrowErrno(error, "cannot open {} for writing", path_);
+  if (error != 0) ThrowErrno(error, "cannot open {} for writing", Shown(path_));
 }
 
 OutputFile::~OutputFile() {
@@ -133,7 +154,7 @@ void OutputFile::Write(const void* data, size_t size) {
       return written;
     });
     if (error != 0 || written <= 0) {
-      ThrowErrno(error != 0 ? error : ENOSPC, "cannot write to {}", path_);
+      ThrowErrno(error != 0 ? error : ENOSPC, "cannot write to {}", Shown(path_));
     }
     from += written;
     size -= static_cast<size_t>(written);
@@ -143,7 +164,7 @@ void OutputFile::Write(const void* data, size_t size) {
 
 void OutputFile::Sync() {
   const int error = Attempt(IoOperation::kSync, path_, [&] { return fsync(fd_); });
-  if (error != 0) ThrowErrno(error, "cannot sync {}", path_);
+  if (error != 0) ThrowErrno(error, "cannot sync {}", Shown(path_));
 }
 
 void OutputFile::Close() {
@@ -151,11 +172,19 @@ void OutputFile::Close() {
   if (fd < 0) return;
   const int error = InjectedError(IoOperation::kClose, path_);
   if (close(fd) != 0 || error != 0)
-    ThrowErrno(error != 0 ? error : errno, "cannot close {}", path_);
+    ThrowErrno(error != 0 ? error : errno, "cannot close {}", Shown(path_));
 }
 
-AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, getpid())) {
+AtomicFile::AtomicFile(std::string path) : path_(FollowLinks(path)) {
+  struct stat info;
+  if (stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    Throw(ErrorCode::kInvalid, "{} is {}, expected a file", path,
+          S_ISDIR(info.st_mode) ? "a directory" : "a device or a pipe");
+  }
+  if (!std::filesystem::is_directory(Parent(path_))) {
+    Throw(ErrorCode::kNotFound, "cannot write {}: there is no directory {}", path, Parent(path_));
+  }
+  temporary_ = path_ + TemporarySuffix();
   out_ = std::make_unique<OutputFile>(temporary_);
 }
 

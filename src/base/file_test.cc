@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error_testing.h"
+#include "base/output_file.h"
 #include "base/testing.h"
 
 namespace denseformer {
@@ -178,7 +179,7 @@ TEST_F(FileTest, EveryFaultLeavesTheOldFileAndNothingElse) {
     SetIoFaultForTesting({});
     WriteFileAtomic(dir_ / "x", "old");
     FailOn(operation, ENOSPC);
-    ExpectError(ErrorCode::kIo, "x.tmp-", [&] { WriteFileAtomic(dir_ / "x", "new"); });
+    ExpectError(ErrorCode::kIo, dir_ / "x", [&] { WriteFileAtomic(dir_ / "x", "new"); });
     EXPECT_EQ(ReadFile(dir_ / "x"), "old") << static_cast<int>(operation);
     EXPECT_EQ(dir_.List(), std::vector<std::string>{"x"}) << static_cast<int>(operation);
   }
@@ -187,6 +188,50 @@ TEST_F(FileTest, EveryFaultLeavesTheOldFileAndNothingElse) {
               [&] { WriteFileAtomic(dir_ / "x", "new"); });
   EXPECT_EQ(ReadFile(dir_ / "x"), "new");
   EXPECT_EQ(dir_.List(), std::vector<std::string>{"x"});
+}
+
+TEST_F(FileTest, ASymbolicLinkStaysAndItsTargetIsReplaced) {
+  std::filesystem::create_directory(dir_ / "there");
+  WriteFileAtomic(dir_ / "there/target", "old");
+  std::filesystem::create_symlink("there/target", dir_ / "link");
+  std::filesystem::create_symlink(dir_ / "link", dir_ / "second");
+  WriteFileAtomic(dir_ / "second", "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(dir_ / "link"));
+  EXPECT_TRUE(std::filesystem::is_symlink(dir_ / "second"));
+  EXPECT_EQ(ReadFile(dir_ / "there/target"), "new");
+  std::filesystem::create_symlink("there/fresh", dir_ / "dangling");
+  WriteOutputFile(dir_ / "dangling", "made");
+  EXPECT_EQ(ReadFile(dir_ / "there/fresh"), "made");
+  std::filesystem::create_symlink("loop", dir_ / "loop");
+  ExpectError(ErrorCode::kIo, "symbolic links", [&] { WriteFileAtomic(dir_ / "loop", "x"); });
+}
+
+TEST_F(FileTest, DevicesAndPipesAreWrittenToAndNeverReplaced) {
+  const std::string pipe = dir_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ExpectError(ErrorCode::kInvalid, "is a device or a pipe, expected a file",
+              [&] { WriteFileAtomic(pipe, "x"); });
+  std::string got;
+  std::thread reader([&] { got = ReadFile(pipe); });
+  WriteOutputFile(pipe, "through the pipe");
+  reader.join();
+  EXPECT_EQ(got, "through the pipe");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  WriteOutputFile("/dev/null", "x");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  ExpectError(ErrorCode::kIo, "/dev/full: No space left on device",
+              [&] { WriteOutputFile("/dev/full", "x"); });
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+  std::filesystem::create_directory(dir_ / "folder");
+  ExpectError(ErrorCode::kInvalid, "is a directory, expected a file",
+              [&] { WriteOutputFile(dir_ / "folder", "x"); });
+}
+
+TEST_F(FileTest, AMissingDirectoryIsNamedAsItIs) {
+  ExpectError(
+      ErrorCode::kNotFound,
+      "cannot write " + dir_.path() + "/none/x: there is no directory " + dir_.path() + "/none",
+      [&] { WriteFileAtomic(dir_ / "none/x", "new"); });
 }
 
 TEST_F(FileTest, AFaultAfterHalfOfTheWrites) {

@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "base/printable.h"
 #include "base/progress.h"
 
 namespace denseformer {
@@ -40,7 +41,7 @@ void SetLogLevel(LogLevel level) { Logger().set_level(ToSpdlog(level)); }
 void LogMessage(LogLevel level, const std::string& message) {
   if (!Logger().should_log(ToSpdlog(level))) return;
   ClearProgressLine();
-  Logger().log(ToSpdlog(level), message);
+  Logger().log(ToSpdlog(level), Printable(message));
 }
 
 }  // namespace denseformer

@@ -1,5 +1,8 @@
 #include "base/memory.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -46,9 +49,35 @@ int64_t ContainerAvailable() {
   return std::max<int64_t>(0, most - used + cached);
 }
 
+// What the limit on the address space leaves.
+int64_t AddressSpaceAvailable() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnknown;
+  std::ifstream file("/proc/self/statm");
+  int64_t pages = 0;
+  if (!(file >> pages)) return kUnknown;
+  return static_cast<int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGESIZE);
+}
+
 }  // namespace
 
-int64_t AvailableMemory() { return std::min(MachineAvailable(), ContainerAvailable()); }
+int64_t AvailableMemory() {
+  // Stacks, code made at run time and the heaps of threads are in no estimate.
+  constexpr int64_t kReserve = int64_t{64} << 20;
+  const int64_t space = AddressSpaceAvailable();
+  return std::min({MachineAvailable(), ContainerAvailable(),
+                   space == kUnknown ? kUnknown : std::max<int64_t>(0, space - kReserve)});
+}
+
+void RequireAddressSpace(const std::string& what, int64_t bytes) {
+  const int64_t available = AddressSpaceAvailable();
+  if (bytes <= available) return;
+  Throw(ErrorCode::kUnsupported,
+        "not enough memory: {} needs about {} of address space, and its limit leaves {}; raise it "
+        "(ulimit -v), or use fewer threads",
+        what, HumanBytes(static_cast<double>(bytes)),
+        HumanBytes(static_cast<double>(std::max<int64_t>(0, available))));
+}
 
 void RequireMemory(const std::string& what, int64_t bytes, const std::string& remedy) {
   const int64_t available = AvailableMemory();

@@ -7,9 +7,13 @@
 
 namespace denseformer {
 
-// Bytes that the machine, and the container that this process may live in, can give without
-// swapping; the largest number where the system does not say.
+// Bytes that the machine, the container that this process may live in, and the limit on its address
+// space (ulimit -v) can give without swapping; the largest number where the system does not say.
 int64_t AvailableMemory();
+
+// Throws kUnsupported where the limit on the address space leaves less than `bytes`. Libraries that
+// do not survive a failed allocation (oneDNN, the starting of threads) come after such a check.
+void RequireAddressSpace(const std::string& what, int64_t bytes);
 
 // Throws kUnsupported where `bytes` are more than that: the system would rather end the process
 // than refuse. `what` begins the message ("training"), `remedy` says how to need less.

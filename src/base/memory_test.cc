@@ -1,6 +1,11 @@
 #include "base/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "base/error_testing.h"
 
@@ -18,6 +23,34 @@ TEST(MemoryTest, MoreThanTheMachineHasIsAnError) {
               [] { RequireMemory("a dream", int64_t{1} << 50, "wake up"); });
   ExpectError(ErrorCode::kUnsupported, " are free here; wake up",
               [] { RequireMemory("a dream", int64_t{1} << 50, "wake up"); });
+}
+
+// In a process of its own, because the limit stays.
+TEST(MemoryTest, ALimitOnTheAddressSpaceCounts) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    RequireAddressSpace("nothing", int64_t{1} << 50);  // no limit yet
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max =
+        static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (int64_t{8} << 30));
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
+    if (AvailableMemory() > int64_t{8} << 30) _exit(3);
+    RequireAddressSpace("little", 1 << 20);
+    try {
+      RequireAddressSpace("threads", int64_t{9} << 30);
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      _exit(message.starts_with("not enough memory: threads needs about 9.00 GiB") ? 0 : 5);
+    }
+    _exit(4);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace denseformer {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM};
+constexpr int kSignals[kInterruptSignals] = {SIGINT, SIGTERM, SIGHUP};
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -36,12 +36,12 @@ void ThrowIfInterrupted(const char* what) {
 }
 
 InterruptScope::InterruptScope() {
-  for (int i = 0; i < 2; ++i) sigaction(kSignals[i], nullptr, &before_[i]);
+  for (int i = 0; i < kInterruptSignals; ++i) sigaction(kSignals[i], nullptr, &before_[i]);
   CatchInterrupts();
 }
 
 InterruptScope::~InterruptScope() {
-  for (int i = 0; i < 2; ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  for (int i = 0; i < kInterruptSignals; ++i) sigaction(kSignals[i], &before_[i], nullptr);
   interrupted = 0;
 }
 

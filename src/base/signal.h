@@ -1,11 +1,14 @@
-// Being asked to stop: SIGINT (Ctrl-C) and SIGTERM set a flag that long work looks at between two
-// pieces, so that it can save or clean up first. A second signal ends the process at once.
+// Being asked to stop: SIGINT (Ctrl-C), SIGTERM and SIGHUP (a lost connection) set a flag that long
+// work looks at between two pieces, so that it can save or clean up first. A second signal ends the
+// process at once.
 #ifndef DENSEFORMER_BASE_SIGNAL_H_
 #define DENSEFORMER_BASE_SIGNAL_H_
 
 #include <csignal>
 
 namespace denseformer {
+
+inline constexpr int kInterruptSignals = 3;
 
 // Installs the handlers; calling it again changes nothing.
 void CatchInterrupts();
@@ -26,7 +29,7 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
 
  private:
-  struct sigaction before_[2];
+  struct sigaction before_[kInterruptSignals];
 };
 
 }  // namespace denseformer

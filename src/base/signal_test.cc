@@ -42,7 +42,7 @@ TEST(Signal, AScopeGivesTheFormerHandlersBack) {
 }
 
 TEST(Signal, TheFirstSignalSetsAFlag) {
-  for (int number : {SIGINT, SIGTERM}) {
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     const int status = InChild([&] {
       CatchInterrupts();
       EndUnless(!Interrupted(), 1);

@@ -122,6 +122,11 @@ std::string JsonProblem(std::string_view what) {
     }
     if (what.starts_with("syntax error")) skip_behind(" - ");
   }
+  if (constexpr std::string_view kOverflow = "number overflow parsing ";
+      what.starts_with(kOverflow)) {
+    return fmt::format("the number {} is beyond the range of double",
+                       what.substr(kOverflow.size()));
+  }
   // It quotes what it read last, which may be the whole text.
   constexpr size_t kLongest = 200;
   return place + (what.size() <= kLongest ? std::string(what)
@@ -141,8 +146,6 @@ std::string HumanBytes(double bytes) {
 }
 
 std::string HumanCount(double value) {
-  // A rate below 1 (a step of many seconds) must not become 0.
-  if (value < 999.5) return fmt::format("{:.3g}", value);
   static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
   std::string text = Scaled(value, 1000, kUnits, 6);
   if (text.back() == ' ') text.pop_back();

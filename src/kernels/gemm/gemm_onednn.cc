@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/cpu.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "kernels/adamw.h"
 #include "kernels/convert.h"
@@ -147,7 +148,11 @@ struct Compiled {
   size_t scratch_bytes = 0;
 };
 
+// What making a primitive may take. oneDNN writes through a null pointer where it gets no memory.
+constexpr int64_t kPrimitiveBytes = int64_t{32} << 20;
+
 Compiled Compile(const Key& key) {
+  RequireAddressSpace("a matrix multiplication", kPrimitiveBytes);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   memory::desc source, weights, destination;
