@@ -32,10 +32,6 @@ int TerminalWidth() {
   return 80;
 }
 
-std::string Number(double value) {
-  return value < 999.5 ? fmt::format("{:.3g}", value) : HumanCount(value);
-}
-
 // The number of characters of UTF-8 text.
 int Characters(std::string_view text) {
   return static_cast<int>(
@@ -108,11 +104,12 @@ void Progress::Draw(Clock::time_point now, bool last) {
   if (unit_ == "%") {
     text = fmt::format("{:3.0f}%, {}", 100 * fraction, HumanDuration(seconds));
   } else if (total_ > 0) {
-    text = fmt::format("{:3.0f}% {}/{} {}", 100 * fraction, Number(done_), Number(total_), unit_);
+    text = fmt::format("{:3.0f}% {}/{} {}", 100 * fraction, HumanCount(done_), HumanCount(total_),
+                       unit_);
   } else {
-    text = fmt::format("{} {}", Number(done_), unit_);
+    text = fmt::format("{} {}", HumanCount(done_), unit_);
   }
-  if (unit_ != "%") text += fmt::format(", {}/s, {}", Number(rate), HumanDuration(seconds));
+  if (unit_ != "%") text += fmt::format(", {}/s, {}", HumanCount(rate), HumanDuration(seconds));
   if (total_ > 0 && !last && rate > 0) {
     text += fmt::format(", {} left", HumanDuration(std::max(0.0, total_ - done_) / rate));
   }
