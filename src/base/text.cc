@@ -146,6 +146,8 @@ std::string HumanBytes(double bytes) {
 }
 
 std::string HumanCount(double value) {
+  // A rate below 1 (a step of many seconds) must not become 0.
+  if (value < 999.5) return fmt::format("{:.3g}", value);
   static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
   std::string text = Scaled(value, 1000, kUnits, 6);
   if (text.back() == ' ') text.pop_back();

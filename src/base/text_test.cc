@@ -96,12 +96,15 @@ TEST(Human, Bytes) {
 
 TEST(Human, Count) {
   EXPECT_EQ(HumanCount(0), "0");
+  EXPECT_EQ(HumanCount(0.04213), "0.0421");
+  EXPECT_EQ(HumanCount(1.49), "1.49");
   EXPECT_EQ(HumanCount(999), "999");
   EXPECT_EQ(HumanCount(999.7), "1.00 k");
   EXPECT_EQ(HumanCount(999999), "1.00 M");
   EXPECT_EQ(HumanCount(1.5e9), "1.50 G");
   EXPECT_EQ(HumanRate(1.5e4, "tokens/s"), "15.00 ktokens/s");
   EXPECT_EQ(HumanRate(40, "tokens/s"), "40 tokens/s");
+  EXPECT_EQ(HumanRate(0.25, "batches/s"), "0.25 batches/s");
 }
 
 TEST(Human, Duration) {
