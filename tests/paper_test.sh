@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Makes docs/paper.md and docs/results.md again from the committed ledgers in an empty working
+# directory and compares them byte for byte; of the drawings it compares the names, as their looks may
+# change with the charts.
+#
+#   tests/paper_test.sh ROOT PROGRAM
+set -euo pipefail
+root=$1 program=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+DENSEFORMER_PROGRAM=$program WORK=$scratch/work OUT=$scratch/docs "$root/experiments/paper/run" --scale micro --quiet >"$scratch/out"
+failures=0
+ls "$root/docs/paper" >"$scratch/drawings"
+ls "$scratch/docs/paper" >"$scratch/docs/drawings"
+for file in paper.md results.md drawings; do
+  expected=$root/docs/$file
+  [ "$file" != drawings ] || expected=$scratch/drawings
+  diff "$expected" "$scratch/docs/$file" >"$scratch/difference" || {
+    echo "docs/$file is not what experiments/paper/run --scale micro writes:"
+    head -n 10 "$scratch/difference"
+    failures=$((failures + 1))
+  }
+done
+grep -q '<svg' "$scratch/work/paper.html" || { echo "paper.html has no drawing"; failures=$((failures + 1)); }
+[ "$failures" = 0 ] || { echo "$failures differences; run experiments/paper/run --scale micro"; exit 1; }
+echo "the documents are those of the ledgers"
