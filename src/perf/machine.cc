@@ -18,7 +18,7 @@
 #include "dist/communicator.h"
 #include "kernels/gemm/backend.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/memory_limit.h"
+#include "perf/memory_limit.h"
 #include "tensor/storage.h"
 
 namespace denseformer {
