@@ -12,7 +12,7 @@ namespace {
 
 struct Options {};
 
-std::string Share(const GemmRate& gemm) {
+std::string Share(const GemmSpeed& gemm) {
   if (gemm.peak <= 0) return "peak unknown";
   return fmt::format("{:.0f} % of a peak of {:.1f}", 100 * gemm.flops / gemm.peak, gemm.peak / 1e9);
 }
@@ -23,7 +23,7 @@ nlohmann::ordered_json ToJson(const Machine& machine, const std::vector<std::str
     return value > 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
   };
   nlohmann::ordered_json gemms = nlohmann::ordered_json::array();
-  for (const GemmRate& gemm : machine.gemms) {
+  for (const GemmSpeed& gemm : machine.gemms) {
     gemms.push_back({{"dtype", DTypeName(gemm.compute)},
                      {"backend", gemm.backend},
                      {"description", gemm.description},
@@ -62,7 +62,7 @@ void PrintMachine(const Machine& machine, const std::vector<std::string>& advice
       machine.cgroup_memory > 0 ? HumanBytes(static_cast<double>(machine.cgroup_memory)) : "none");
   Print("memory     {} available, {:.1f} GB/s read\n",
         HumanBytes(static_cast<double>(machine.available_memory)), machine.bandwidth / 1e9);
-  for (const GemmRate& gemm : machine.gemms) {
+  for (const GemmSpeed& gemm : machine.gemms) {
     Print("{} GEMM  {}: {:.1f} GFLOP/s, {} ({})\n", DTypeName(gemm.compute), gemm.backend,
           gemm.flops / 1e9, Share(gemm), gemm.description);
   }

@@ -48,7 +48,7 @@ class Tensors {
 // One call of a kernel, and the memory that it has to move.
 struct Case {
   std::string name;
-  Traffic traffic;
+  MemoryTraffic traffic;
   std::function<void()> run;
 };
 

@@ -5,10 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <fstream>
-#include <limits>
+#include <functional>
 #include <set>
 #include <span>
 
@@ -18,29 +17,19 @@
 #include "dist/communicator.h"
 #include "kernels/gemm/backend.h"
 #include "kernels/gemm/gemm.h"
+#include "perf/interleave.h"
 #include "perf/memory_limit.h"
 #include "tensor/storage.h"
 
 namespace denseformer {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 // The shortest of the calls that fit into `budget` seconds, at least three.
-template <class F>
-double BestSeconds(double budget, F&& call) {
-  double best = std::numeric_limits<double>::max();
-  const Clock::time_point begin = Clock::now();
-  for (int n = 0; n < 3 || SecondsSince(begin) < budget; ++n) {
-    const Clock::time_point start = Clock::now();
-    call();
-    best = std::min(best, SecondsSince(start));
-  }
-  return best;
+double BestSeconds(double budget, std::function<void()> call) {
+  InterleaveOptions options;
+  options.rounds = 3;
+  options.seconds = budget;
+  return Interleave({{"", std::move(call)}}, options).front().minimum();
 }
 
 std::string FirstLine(const std::string& path) {
@@ -128,10 +117,10 @@ double MeasureBandwidth() {
   return static_cast<double>(bytes) / seconds;
 }
 
-GemmRate MeasureGemm(DType compute, const Machine& machine) {
+GemmSpeed MeasureGemm(DType compute, const Machine& machine) {
   constexpr int64_t kRows = 512, kSize = 1024;
   const GemmBackend& backend = GemmBackendFor(compute);
-  GemmRate rate;
+  GemmSpeed rate;
   rate.compute = compute;
   rate.backend = backend.name;
   rate.description = backend.description();
@@ -220,7 +209,7 @@ std::vector<std::string> MachineAdvice(const Machine& machine) {
         "the CPU keep its clock.",
         machine.governor));
   }
-  for (const GemmRate& gemm : machine.gemms) {
+  for (const GemmSpeed& gemm : machine.gemms) {
     if (gemm.backend == "reference") {
       advice.push_back(fmt::format(
           "{} GEMMs use the plain reference backend, which is slow: unset DENSEFORMER_GEMM.",

@@ -13,7 +13,7 @@
 namespace denseformer {
 
 // A GEMM of the backend in use.
-struct GemmRate {
+struct GemmSpeed {
   DType compute = DType::kF32;
   std::string backend;      // its name in the table of backends
   std::string description;  // the library and its version
@@ -31,12 +31,12 @@ struct Machine {
   double cgroup_cpus = 0;     // CPU time per second that the control group allows; 0: no limit
   int64_t cgroup_memory = 0;  // bytes; 0: no limit
   int64_t available_memory = 0;
-  double load = 0;              // running processes, mean over the last minute; -1: unknown
-  std::string governor;         // frequency governor; "": unknown
-  double clock = 0;             // Hz, measured; 0: unknown
-  double bandwidth = 0;         // bytes per second read from memory by all threads
-  std::vector<GemmRate> gemms;  // fp32, bf16
-  std::string mpi;              // version, or "none"
+  double load = 0;               // running processes, mean over the last minute; -1: unknown
+  std::string governor;          // frequency governor; "": unknown
+  double clock = 0;              // Hz, measured; 0: unknown
+  double bandwidth = 0;          // bytes per second read from memory by all threads
+  std::vector<GemmSpeed> gemms;  // fp32, bf16
+  std::string mpi;               // version, or "none"
 };
 
 // Looks and measures; takes about two seconds.

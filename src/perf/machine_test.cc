@@ -61,7 +61,7 @@ TEST(MeasureMachine, FindsThisMachine) {
   EXPECT_GT(machine.bandwidth, 0);
   EXPECT_GT(machine.available_memory, 0);
   ASSERT_EQ(machine.gemms.size(), 2u);
-  for (const GemmRate& gemm : machine.gemms) EXPECT_GT(gemm.flops, 0);
+  for (const GemmSpeed& gemm : machine.gemms) EXPECT_GT(gemm.flops, 0);
   EXPECT_FALSE(machine.mpi.empty());
 }
 

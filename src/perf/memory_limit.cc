@@ -127,7 +127,7 @@ void TouchFour(std::span<float> a, std::span<const float> b, std::span<float> c,
       });
 }
 
-int64_t Traffic::bytes() const {
+int64_t MemoryTraffic::bytes() const {
   int64_t sum = 0;
   for (int64_t size : read) sum += size;
   for (int64_t size : update) sum += 2 * size;
@@ -135,7 +135,7 @@ int64_t Traffic::bytes() const {
   return sum;
 }
 
-TrafficLoop::TrafficLoop(const Traffic& traffic)
+TrafficLoop::TrafficLoop(const MemoryTraffic& traffic)
     : read_(Allocate(traffic.read)),
       update_(Allocate(traffic.update)),
       write_(Allocate(traffic.write)) {}

@@ -18,7 +18,7 @@ void TouchFour(std::span<float> a, std::span<const float> b, std::span<float> c,
                std::span<float> d);
 
 // What a kernel does with its memory: the bytes of each stream.
-struct Traffic {
+struct MemoryTraffic {
   std::vector<int64_t> read, update, write;
 
   int64_t bytes() const;  // each byte read and each byte written counted once
@@ -28,7 +28,7 @@ struct Traffic {
 // works row by row.
 class TrafficLoop {
  public:
-  explicit TrafficLoop(const Traffic& traffic);
+  explicit TrafficLoop(const MemoryTraffic& traffic);
   void Run();
 
  private:

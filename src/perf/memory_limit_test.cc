@@ -25,7 +25,7 @@ TEST(MemoryLimitTest, TouchFourWritesAllButTheSecond) {
 }
 
 TEST(MemoryLimitTest, TrafficCountsUpdatesTwice) {
-  const Traffic traffic{.read = {100, 20}, .update = {3000}, .write = {7}};
+  const MemoryTraffic traffic{.read = {100, 20}, .update = {3000}, .write = {7}};
   EXPECT_EQ(traffic.bytes(), 100 + 20 + 2 * 3000 + 7);
   TrafficLoop loop(traffic);
   loop.Run();
