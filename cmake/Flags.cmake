@@ -17,7 +17,7 @@ if(DENSEFORMER_SANITIZE)
     add_compile_options(-Wno-maybe-uninitialized)
   endif()
 endif()
-# Sanitized kernels without optimisation are a hundred times slower; -O1 keeps the reports readable.
+# Sanitized kernels without optimization are a hundred times slower; -O1 keeps the reports readable.
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 # The same sum in the same order everywhere: no contraction that depends on the target's FMA outside

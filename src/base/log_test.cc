@@ -30,7 +30,7 @@ TEST(Log, LevelDropsWhatIsBelow) {
             "warning: shown\ndebug: now shown\n");
 }
 
-TEST(Log, ColoursOnlyOnATerminal) {
+TEST(Log, ColorsOnlyOnATerminal) {
   setenv("TERM", "xterm", 1);
   const auto warn = [] { LogWarning("careful"); };
   EXPECT_NE(CaptureStderr(/*columns=*/80, warn).find("\x1b["), std::string::npos);

@@ -1,5 +1,5 @@
 // ParallelRun on std::thread: for the thread sanitizer, which does not see OpenMP's
-// synchronisation.
+// synchronization.
 #include <atomic>
 #include <exception>
 #include <mutex>

@@ -13,7 +13,7 @@ namespace denseformer {
 void SetProgressEnabled(bool enabled);
 
 // Removes the bar from the terminal so that a message can be printed; the next Update draws it
-// anew.
+// again.
 void ClearProgressLine();
 
 class Progress {

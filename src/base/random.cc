@@ -47,7 +47,7 @@ float Random::Normal() {
 
 uint64_t Random::Below(uint64_t n) {
   DF_CHECK(n > 0);
-  // Rejection: values at or above the largest multiple of n would favour the small remainders.
+  // Rejection: values at or above the largest multiple of n would favor the small remainders.
   const uint64_t limit = UINT64_MAX - UINT64_MAX % n;
   for (;;) {
     const uint64_t value = Next64();

@@ -134,9 +134,9 @@ void Interact(Generator& generator, const Tokenizer& tokenizer, Options options,
               const CommonOptions& common) {
   LogInfo(
       "type a prompt and press Enter; Ctrl-C ends a text, an empty line or Ctrl-D ends the "
-      "sitting");
+      "session");
   LineEditor editor("denseformer", "> ");
-  // Each prompt of a sitting has a seed of its own, so that asking again gives another text.
+  // Each prompt of a session has a seed of its own, so that asking again gives another text.
   for (;; ++options.generate.sampling.seed) {
     const std::optional<std::string> line = editor.Next();
     if (!line || line->empty()) return;
@@ -145,7 +145,7 @@ void Interact(Generator& generator, const Tokenizer& tokenizer, Options options,
       Run(generator, tokenizer, *line, options, common);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kInvalid) throw;
-      LogError("{}", error.what());  // a prompt that does not fit must not end the sitting
+      LogError("{}", error.what());  // a prompt that does not fit must not end the session
     }
   }
 }
@@ -227,7 +227,7 @@ void AddGenerate(CLI::App& app, CommonOptions& common) {
                  "Report each token's log-probability, and this many of the likeliest");
   app.add_option(
          "--context", options->context,
-         "At the model's longest sequence: stop, or slide the window (encode its newer half anew)")
+         "At the model's longest sequence: stop, or slide the window (re-encode its newer half)")
       ->check(OneOf({"stop", "slide"}))
       ->capture_default_str();
   app.add_option("--precision", options->precision, "auto, fp32 or bf16")

@@ -141,7 +141,7 @@ int32_t* BpeEncoder::EncodeLong(const char* piece, size_t length, int32_t* out) 
                  i + 1};
   }
   nodes_[count - 1].next = -1;
-  // Takes the rank of the pair that starts at `at` anew; entries of the heap with another rank are
+  // Updates the rank of the pair that starts at `at`; entries of the heap with another rank are
   // out of date and are skipped when they come up.
   const auto find_rank = [this](int32_t at) {
     Node& node = nodes_[at];

@@ -1,7 +1,7 @@
 // Byte-level BPE: the tables of a tokenizer, and encoding with them.
 //
 // A piece of text starts as its bytes; the adjacent pair with the lowest rank (leftmost of equals)
-// becomes one token, until no pair of neighbours is in the table.
+// becomes one token, until no pair of neighbors is in the table.
 #ifndef DENSEFORMER_DATA_BPE_H_
 #define DENSEFORMER_DATA_BPE_H_
 

@@ -1,4 +1,4 @@
-// Learning a byte-level BPE: again and again the most frequent pair of neighbours, within the
+// Learning a byte-level BPE: again and again the most frequent pair of neighbors, within the
 // pieces that the splitter makes, becomes a token.
 //
 // Deterministic: counts do not depend on the number of threads, and of pairs with equal counts the

@@ -32,7 +32,7 @@ PieceCounts Count(const std::string& path) {
   return CountPieces(reader);
 }
 
-// Counts every pair anew after each merge.
+// Counts every pair again after each merge.
 std::vector<std::string> LearnByDefinition(const PieceCounts& pieces, size_t tokens) {
   std::vector<std::pair<std::vector<std::string>, int64_t>> words;
   std::map<std::string, int32_t> ids;

@@ -43,7 +43,7 @@ TEST(TokenFileTest, HeaderlessUint16) {
   EXPECT_EQ(ReadAll(file), (std::vector<int32_t>{1, 2, 65535, 50256}));
 }
 
-TEST(TokenFileTest, HeaderlessUint32IsRecognised) {
+TEST(TokenFileTest, HeaderlessUint32IsRecognized) {
   const TemporaryDirectory dir;
   WriteTokens<uint32_t>(dir / "a.bin", {1, 70000, 300, 128000});
   EXPECT_EQ(TokenFile(dir / "a.bin").type(), TokenType::kUint32);

@@ -188,7 +188,7 @@ void PickleMachine::Reduce() {
            (object->kind == Kind::kGlobal && object->text.starts_with("torch.optim.")));
       if (!inert) {
         Throw(ErrorCode::kInvalid,
-              "{}: the pickle asks for '{}' of something else than an optimiser; refused, and "
+              "{}: the pickle asks for '{}' of something else than an optimizer; refused, and "
               "nothing was executed",
               where_, callable.text);
       }

@@ -2,7 +2,7 @@
 //
 // A pickle is a program for a stack machine that may ask for any function to be called. This
 // machine knows a short list of names (pickle_globals.cc) and builds values that say what was asked
-// for; any other name is an error that gives it. What belongs to optimisers, schedulers and random
+// for; any other name is an error that gives it. What belongs to optimizers, schedulers and random
 // states is taken in as kOpaque, without content.
 #ifndef DENSEFORMER_IO_PICKLE_H_
 #define DENSEFORMER_IO_PICKLE_H_

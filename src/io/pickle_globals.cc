@@ -47,7 +47,7 @@ constexpr Row kGlobals[] = {
     {"torch", "uint8", GlobalRole::kDtype},
     {"torch", "bool", GlobalRole::kDtype},
     {"torch", "device", GlobalRole::kOpaqueType},
-    // Optimisers and schedulers: OneCycleLR of PyTorch before 2.1 saves itself with its optimiser.
+    // Optimizers and schedulers: OneCycleLR of PyTorch before 2.1 saves itself with its optimizer.
     {"torch.optim.", "", GlobalRole::kOpaqueType},
     {"__builtin__", "getattr", GlobalRole::kGetAttr},
     {"builtins", "getattr", GlobalRole::kGetAttr},

@@ -145,7 +145,7 @@ TEST(PytorchFileTest, HostilePicklesAreRefusedByName) {
        "'torch.optimum.X'"},
       {"\x80\x02(cos\nsystem\n.", "'os.system'"},
       {"\x80\x02(ios\nsystem\n.", "call of 'os.system'"},
-      // getattr on a dict type, not on an optimiser.
+      // getattr on a dict type, not on an optimizer.
       {"\x80\x02"
        "c__builtin__\ngetattr\nccollections\nOrderedDict\nX\x01" +
            std::string(3, '\0') + "x\x86R.",

@@ -51,7 +51,7 @@ struct Moments {
 // What goes into state.json. Numbers come back bit for bit; JSON has no NaN and no infinity, so
 // `trainer` must not hold any.
 struct TrainerState {
-  int64_t step = 0;  // optimiser steps done
+  int64_t step = 0;  // optimizer steps done
   std::optional<double> validation_loss;
   nlohmann::json trainer = nlohmann::json::object();  // whatever else the trainer needs
 };

@@ -5,7 +5,7 @@
 //   A: 16 rows of 32 bf16, in C order (any distance between rows);
 //   B: 16 rows, row p = pairs of rows 2p and 2p + 1 of a 32 x 16 matrix: b[2p][n], b[2p + 1][n];
 //   C: 16 x 16 fp32.
-// Packed tiles are kTileBytes long, rows behind each other.
+// Packed tiles are kTileBytes long, rows contiguous.
 #ifndef DENSEFORMER_KERNELS_AMX_H_
 #define DENSEFORMER_KERNELS_AMX_H_
 

@@ -106,7 +106,7 @@ TEST(BoundaryTest, SameBitsAsItsPartsOneAfterTheOther) {
       {41, 510, DType::kBF16, false, true, true, 0.3f},
       {3, 9000, DType::kBF16, true, false, true, 0.0f},
       {100, 33, DType::kF32, true, true, false, 0.0f},
-      {1100, 510, DType::kBF16, true, true, true, 0.0f},  // kept past the cache
+      {1100, 510, DType::kBF16, true, true, true, 0.0f},  // kept by non-temporal stores
       {1, 1, DType::kBF16, true, true, true, 0.0f},
   };
   const int before = NumThreads();

@@ -9,8 +9,8 @@ namespace denseformer {
 // to = from, rounding to nearest even from fp32 to bf16. Same count of elements.
 void Convert(const Tensor& from, const Tensor& to);
 
-// The same for n elements on the calling thread, past the cache: for what is not read soon, and
-// large (stream.h). hwy::FlushStream() must follow before another thread reads it.
+// The same for n elements on the calling thread, with non-temporal stores: for what is not read
+// soon, and large (stream.h). hwy::FlushStream() must follow before another thread reads it.
 void ConvertPast(const float* from, bf16* to, int64_t n);
 
 }  // namespace denseformer

@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// q and k lie behind each other: 2 * heads heads in a row. A vector of the table serves them all.
+// q and k are contiguous: 2 * heads heads in a row. A vector of the table serves them all.
 #if HWY_TARGET == HWY_SCALAR  // one lane: no pair in a vector
 template <class T>
 HWY_INLINE void TurnRow(const float* table, int64_t heads, int64_t head_size, float direction,

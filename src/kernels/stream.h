@@ -1,5 +1,5 @@
-// Which results are stored past the cache: those that would leave it before they are read. Their
-// lines are not fetched first, and push nothing else out.
+// Which results are written with non-temporal stores: those that would leave the cache
+// before they are read. Their lines are not fetched first, and push nothing else out.
 #ifndef DENSEFORMER_KERNELS_STREAM_H_
 #define DENSEFORMER_KERNELS_STREAM_H_
 

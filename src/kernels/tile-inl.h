@@ -30,7 +30,7 @@ inline constexpr size_t kTileRows = 12;
 inline constexpr size_t kTileRows = 6;
 #endif
 
-// How A lies in memory: its rows behind each other, or its columns.
+// How A lies in memory: its rows contiguous, or its columns.
 enum class TileA { kRowMajor, kColumnMajor };
 enum class TileC { kSet, kAdd };
 

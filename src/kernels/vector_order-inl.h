@@ -85,7 +85,7 @@ HWY_INLINE void LoadVectors(D d, const T* from, hwy::HWY_NAMESPACE::Vec<D> (&vec
   }
 }
 
-// kPast: past the cache (stream.h); `to` must be aligned to a vector.
+// kPast: non-temporal (stream.h); `to` must be aligned to a vector.
 template <VectorOrder kOrder, bool kPast = false, size_t V, class D>
 HWY_INLINE void StoreVectors(D d, const hwy::HWY_NAMESPACE::Vec<D> (&vectors)[V], float* to) {
   const size_t lanes = hwy::HWY_NAMESPACE::Lanes(d);

@@ -11,7 +11,7 @@
 namespace denseformer {
 
 // The products of a model on batches of `rows` tokens. Weights of one block serve for all, which is
-// kind to the limit: they may stay in cache.
+// optimistic: they may stay in cache.
 class GemmLimit {
  public:
   GemmLimit(const ModelConfig& config, DType compute, int64_t rows, ModelUse use);

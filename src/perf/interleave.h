@@ -26,7 +26,7 @@ struct Timing {
 };
 
 // Median of a over median of b, variants of one measurement; and its standard error: how much it
-// varies over rounds drawn anew, with replacement, from those that were measured (bootstrap). 0 for
+// varies over resamples of the measured rounds, with replacement (bootstrap). 0 for
 // less than two rounds. It knows nothing of what is the same in all rounds of a process, such as
 // where its memory lies.
 struct MedianRatio {
@@ -44,8 +44,8 @@ struct InterleaveOptions {
   std::function<bool(const std::vector<Timing>& so_far)> before_round;
 };
 
-// Runs each variant once to warm up, then all of them in every round, in an order that is drawn
-// anew for each (the same in every run): what one leaves in the cache is not always found by the
+// Runs each variant once to warm up, then all of them in every round, in an order that is shuffled
+// for each (the same in every run): what one leaves in the cache is not always found by the
 // same other.
 std::vector<Timing> Interleave(const std::vector<Variant>& variants,
                                const InterleaveOptions& options);

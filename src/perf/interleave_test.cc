@@ -21,14 +21,14 @@ TEST(Interleave, EveryRoundRunsAllInAnOrderOfItsOwn) {
   const std::vector<Timing> timings = Interleave(variants, options);
   ASSERT_EQ(order.size(), 4u * 21);
   EXPECT_EQ(order.substr(0, 4), "abcd");  // to warm up
-  std::set<std::string> neighbours;
+  std::set<std::string> neighbors;
   for (size_t at = 4; at < order.size(); at += 4) {
     std::string round = order.substr(at, 4);
-    for (size_t i = 0; i + 1 < round.size(); ++i) neighbours.insert(round.substr(i, 2));
+    for (size_t i = 0; i + 1 < round.size(); ++i) neighbors.insert(round.substr(i, 2));
     std::sort(round.begin(), round.end());
     EXPECT_EQ(round, "abcd") << at;
   }
-  EXPECT_EQ(neighbours.size(), 12u);  // each has followed each other
+  EXPECT_EQ(neighbors.size(), 12u);  // each has followed each other
   for (const Timing& timing : timings) EXPECT_EQ(timing.seconds.size(), 20u);
 }
 

@@ -14,7 +14,7 @@ bf16 FromBits(uint32_t bits) {
   return value;
 }
 
-// The definition: of the two neighbours the nearer one, of two equally near ones the even one. What
+// The definition: of the two neighbors the nearer one, of two equally near ones the even one. What
 // lies beyond the largest finite number is measured against the next power of two, as if the
 // exponent had no end.
 uint16_t PlainRound(float value) {

@@ -46,7 +46,7 @@ void ExpectGradientsAgree(const Model& model, const PassResult& got, const Oracl
     if (error > kTolerance && expected.product_norms.contains(parameter.name)) {
       // An alpha or a gain sums products over all rows and columns, and a tensor of one or two of
       // them may cancel as a whole: by chance, or because the weight only scales what a LayerNorm
-      // normalises (then the gradient is 0). The products then tell what is large.
+      // normalizes (then the gradient is 0). The products then tell what is large.
       error *= LargestOf(wanted) / expected.product_norms.at(parameter.name);
       EXPECT_LE(parameter.count(), 2) << "gradient of " << parameter.name;
     }

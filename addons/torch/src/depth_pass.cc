@@ -83,7 +83,7 @@ struct AverageFunction : public ::torch::autograd::Function<AverageFunction> {
   }
 };
 
-// Y of a depth for an activation checkpoint that computes anew: the values, with a node that no
+// Y of a depth for an activation checkpoint that recomputes: the values, with a node that no
 // backward pass comes to, because the checkpoint takes over the graph of the first time.
 struct AgainFunction : public ::torch::autograd::Function<AgainFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,

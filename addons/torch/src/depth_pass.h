@@ -3,7 +3,7 @@
 // The gradient of X_j is a sum over every module that reads it. Handed down source by source it
 // would be one full-size tensor for each (module, source) pair, so the graph is built to pull:
 //
-//   W = all weights behind each other     plain operations
+//   W = all weights contiguous           plain operations
 //   t_j = Enter(X_j, W)                   backward: dX_j = sum over readers i of alpha_ij dY_i,
 //                                                   dW_ij = <X_j, dY_i>
 //   Y_i = Average(t_j for j in S_i)       backward: keeps dY_i for the Enter nodes
@@ -75,11 +75,11 @@ class PassData : public ::torch::CustomClassHolder {
 
 class DepthPass : public ::torch::CustomClassHolder {
  public:
-  // weights: of all modules behind each other, in the order of depth.
+  // weights: of all modules, contiguous, in the order of depth.
   DepthPass(Sources sources, const at::Tensor& x, const at::Tensor& weights);
 
   // X of depth block_idx + 1, which must be the next -> Y of that depth. Of a finished pass any
-  // depth may be asked again: an activation checkpoint computes anew.
+  // depth may be asked again: an activation checkpoint recomputes.
   at::Tensor Next(const at::Tensor& x, int64_t block_idx);
   bool finished() const { return next_ == static_cast<int64_t>(sources_.size()); }
 

@@ -6,7 +6,7 @@
 namespace denseformer::pytorch {
 namespace {
 
-// A parameter "weight" [1, n]; not a Linear, so that an initialiser of every Linear passes it by.
+// A parameter "weight" [1, n]; not a Linear, so that an initializer of every Linear passes it by.
 struct AlphaImpl : public ::torch::nn::Module {
   explicit AlphaImpl(int64_t n) { weight = register_parameter("weight", at::empty({1, n})); }
   at::Tensor weight;

@@ -1,5 +1,5 @@
 """What the tests and the benchmark compare with: the two implementations that the paper describes,
-written anew: a loop over a list of outputs, and in-place writes into preallocated accumulators."""
+written independently: a loop over a list of outputs, and in-place writes into preallocated accumulators."""
 
 import torch
 from torch import nn

@@ -373,7 +373,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(failures, [])
         self.assertEqual(model.dwa_modules._passes, {})
 
-    def test_blanket_initialisation_of_linear_layers(self):
+    def test_blanket_initialization_of_linear_layers(self):
         model = Blocks(DWAModules(4), 4)
 
         def init(m):

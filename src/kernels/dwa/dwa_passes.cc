@@ -59,7 +59,7 @@ HWY_INLINE void AddSource(D d, const hn::Vec<D> (&x)[V], const float* weights, u
   }
 }
 
-// Whether the outputs but the first, from element `begin` on, can be stored past the cache.
+// Whether the outputs but the first, from element `begin` on, can use non-temporal stores.
 bool Aligned(float* const* output, int count, int64_t begin, int64_t lanes) {
   return std::all_of(output + 1, output + count, [&](const float* to) {
     return reinterpret_cast<uintptr_t>(to + begin) % (static_cast<size_t>(lanes) * 4) == 0;

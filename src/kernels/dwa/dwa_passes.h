@@ -30,7 +30,7 @@ struct AveragePass {
   const float* newest = nullptr;      // null: none
   float newest_weight = 0;
   bool empty = false;  // no term takes part in sum_0: it is 0
-  // The outputs but the first are stored past the cache where they are aligned; then the thread
+  // The outputs but the first use non-temporal stores where they are aligned; then the thread
   // calls hwy::FlushStream before others read them.
   bool past = false;
 };

@@ -343,7 +343,7 @@ TEST_P(DwaTest, SameBitsForAnyNumberOfThreads) {
   SetNumThreads(before);
 }
 
-// As many elements as make the partial sums go past the cache.
+// As many elements as make the partial sums use non-temporal stores.
 TEST_P(DwaTest, EqualsTheFormulaForLargeSizes) {
   const int before = NumThreads();
   SetNumThreads(1);
