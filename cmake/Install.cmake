@@ -21,7 +21,7 @@ install(FILES
   DESTINATION ${df_package_dir})
 
 # A static library needs its own libraries named at every link, a shared one knows them.
-set(df_requires "fmt spdlog libhwy libpcre2-8 libzstd libxxhash zlib")
+set(df_requires "fmt spdlog libhwy libzstd libxxhash zlib")
 set(df_libs "-ldnnl -pthread")
 if(DENSEFORMER_OPENMP)
   string(APPEND df_libs " ${OpenMP_CXX_FLAGS}")

@@ -12,6 +12,45 @@ namespace {
 constexpr const char* kFormat = "denseformer-tokens";
 constexpr int kVersion = 1;
 
+using Json = nlohmann::json;
+
+[[noreturn]] void Wrong(const std::string& path, const std::string& key, const Json& value,
+                        const char* expected) {
+  Throw(ErrorCode::kCorrupt, "{}: '{}' is {}, expected {}; prepare the data again", path, key,
+        value.dump(-1, ' ', false, Json::error_handler_t::replace), expected);
+}
+
+// The value of a key that must be there.
+const Json& Value(const Json& json, const char* key, const std::string& path) {
+  const auto found = json.find(key);
+  if (found == json.end()) {
+    Throw(ErrorCode::kCorrupt, "{}: '{}' is missing; prepare the data again", path, key);
+  }
+  return *found;
+}
+
+int64_t WholeNumber(const Json& json, const char* key, const std::string& path, int64_t low = 0,
+                    int64_t high = INT64_MAX) {
+  const Json& value = Value(json, key, path);
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<uint64_t>() <= static_cast<uint64_t>(high)
+                        : value.is_number_integer() && value.get<int64_t>() >= low;
+  if (!fits) Wrong(path, key, value, "a whole number");
+  return value.get<int64_t>();
+}
+
+std::string Text(const Json& json, const char* key, const std::string& path) {
+  const Json& value = Value(json, key, path);
+  if (!value.is_string()) Wrong(path, key, value, "a string");
+  return value.get<std::string>();
+}
+
+const Json& Object(const Json& json, const char* key, const std::string& path) {
+  const Json& value = Value(json, key, path);
+  if (!value.is_object()) Wrong(path, key, value, "an object");
+  return value;
+}
+
 }  // namespace
 
 const char* TokenTypeName(TokenType type) {
@@ -44,25 +83,27 @@ std::string MetaToJson(const DataMeta& meta) {
 std::optional<DataMeta> ReadMeta(const std::string& directory) {
   const std::string path = directory + "/" + kMetaFile;
   if (!FileExists(path)) return std::nullopt;
-  DataMeta meta;
+  Json json;
   try {
-    const nlohmann::json json = nlohmann::json::parse(ReadFile(path));
-    if (!json.is_object() || json.value("format", "") != kFormat) return std::nullopt;
-    if (const int version = json.at("version"); version != kVersion) {
-      Throw(ErrorCode::kUnsupported, "{}: version {}, expected {}", path, version, kVersion);
-    }
-    meta.token_type = ParseTokenType(json.at("token_type"));
-    meta.vocab_size = json.at("vocab_size");
-    meta.end_of_text = json.at("end_of_text");
-    meta.tokenizer_file = json.at("tokenizer").at("file");
-    meta.tokenizer_hash = json.at("tokenizer").at("hash");
-    for (const auto& [name, file] : json.at("files").items()) {
-      meta.files[name] = {file.at("documents"), file.at("bytes"), file.at("tokens"),
-                          file.at("hash")};
-    }
-  } catch (const nlohmann::json::exception& error) {
-    Throw(ErrorCode::kCorrupt, "{}: not the meta.json of `data prepare`: {}", path,
-          JsonProblem(error.what()));
+    json = Json::parse(ReadFile(path));
+  } catch (const Json::exception& error) {
+    Throw(ErrorCode::kCorrupt, "{}: not JSON: {}", path, JsonProblem(error.what()));
+  }
+  if (!json.is_object() || json.value("format", Json()) != kFormat) return std::nullopt;
+  if (const int64_t version = WholeNumber(json, "version", path); version != kVersion) {
+    Throw(ErrorCode::kUnsupported, "{}: version {}, expected {}", path, version, kVersion);
+  }
+  DataMeta meta;
+  meta.token_type = ParseTokenType(Text(json, "token_type", path));
+  meta.vocab_size = WholeNumber(json, "vocab_size", path);
+  meta.end_of_text = static_cast<int32_t>(WholeNumber(json, "end_of_text", path, -1, INT32_MAX));
+  const Json& tokenizer = Object(json, "tokenizer", path);
+  meta.tokenizer_file = Text(tokenizer, "file", path);
+  meta.tokenizer_hash = Text(tokenizer, "hash", path);
+  for (const auto& [name, file] : Object(json, "files", path).items()) {
+    if (!file.is_object()) Wrong(path, name, file, "an object");
+    meta.files[name] = {WholeNumber(file, "documents", path), WholeNumber(file, "bytes", path),
+                        WholeNumber(file, "tokens", path), Text(file, "hash", path)};
   }
   return meta;
 }

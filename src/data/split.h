@@ -4,7 +4,7 @@
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
 // gives (split_test.cc compares with PCRE2), in one pass without backtracking: linear whatever the
-// text.
+// text. Letters and numbers are those of one Unicode version (unicode.cc).
 #ifndef DENSEFORMER_DATA_SPLIT_H_
 #define DENSEFORMER_DATA_SPLIT_H_
 

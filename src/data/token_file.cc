@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "data/unicode.h"
 
 namespace denseformer {
 namespace {
@@ -43,6 +44,24 @@ TokenFile::Scan ScanRange(const T* tokens, int64_t begin, int64_t end, int64_t e
   return scan;
 }
 
+// Whether a file begins with valid UTF-8 without control characters. Among the bytes of 8 tokens
+// there are nearly always such as no text has, above all zeros.
+bool LooksLikeText(const MappedFile& file) {
+  constexpr size_t kLeast = 16, kMost = 4096;
+  if (file.size() < kLeast) return false;
+  const auto* p = reinterpret_cast<const unsigned char*>(file.data());
+  const unsigned char* const end = p + std::min(file.size(), kMost);
+  while (p < end) {
+    const DecodedChar next = DecodeUtf8(p, end);
+    // The last character may be cut off.
+    if (next.code_point < 0) return end - p < 4 && file.size() > kMost;
+    const bool control = next.code_point < 0x20 && (next.code_point < 9 || next.code_point > 13);
+    if (control || next.code_point == 0x7F) return false;
+    p += next.length;
+  }
+  return true;
+}
+
 }  // namespace
 
 TokenFile::TokenFile(const std::string& path, std::optional<TokenType> type) : file_(path) {
@@ -55,6 +74,11 @@ TokenFile::TokenFile(const std::string& path, std::optional<TokenType> type) : f
     if (type) {
       type_ = *type;
     } else {
+      if (!meta_ && LooksLikeText(file_)) {
+        Throw(ErrorCode::kInvalid,
+              "{}: looks like text, expected tokens; 'denseformer data prepare' makes them of text",
+              path);
+      }
       DetectType();
     }
   }

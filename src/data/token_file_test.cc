@@ -77,6 +77,20 @@ TEST(TokenFileTest, BadFiles) {
             "cannot open " + (dir / "none.bin") + ": No such file or directory");
 }
 
+TEST(TokenFileTest, TextIsNotTakenForTokens) {
+  const TemporaryDirectory dir;
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "caf\u00e9 au lait\n";
+  for (const std::string& content : {text, text.substr(0, 20)}) {
+    WriteFileAtomic(dir / "a.txt", content);
+    EXPECT_NE(ErrorOf([&] { TokenFile(dir / "a.txt"); }).find("looks like text, expected tokens"),
+              std::string::npos);
+    // Whoever says what the tokens are is believed.
+    EXPECT_EQ(TokenFile(dir / "a.txt", TokenType::kUint16).size(),
+              static_cast<int64_t>(content.size()) / 2);
+  }
+}
+
 TEST(TokenFileTest, MetaGivesTypeAndSize) {
   const TemporaryDirectory dir;
   WriteTokens<uint32_t>(dir / "train.bin", {1, 2, 3});
@@ -96,8 +110,24 @@ TEST(TokenFileTest, MetaGivesTypeAndSize) {
   EXPECT_EQ(ErrorOf([&] { TokenFile(dir / "train.bin"); }),
             dir / "train.bin" + ": 2 tokens, expected 3 as in meta.json; prepare it again");
   WriteFileAtomic(dir / "meta.json", "{\"format\": \"denseformer-tokens\"}");
-  EXPECT_NE(ErrorOf([&] { TokenFile(dir / "train.bin"); }).find("not the meta.json of"),
-            std::string::npos);
+  EXPECT_EQ(ErrorOf([&] { TokenFile(dir / "train.bin"); }),
+            dir / "meta.json" + ": 'version' is missing; prepare the data again");
+  const std::pair<const char*, const char*> wrong[] = {
+      {"\"vocab_size\": \"x\"", "'vocab_size' is \"x\", expected a whole number"},
+      {"\"vocab_size\": 1e30", "'vocab_size' is 1e+30, expected a whole number"},
+      {"\"vocab_size\": 7.5", "'vocab_size' is 7.5, expected a whole number"},
+      {"\"vocab_size\": 1e999", "not JSON: the number '1e999' is beyond the range of double"},
+      {"\"vocab_size\": 9, \"end_of_text\": 1, \"tokenizer\": 3",
+       "'tokenizer' is 3, expected an object"},
+  };
+  for (const auto& [entry, message] : wrong) {
+    WriteFileAtomic(dir / "meta.json",
+                    std::string("{\"format\": \"denseformer-tokens\", \"version\": 1, "
+                                "\"token_type\": \"uint16\", ") +
+                        entry + "}");
+    const std::string error = ErrorOf([&] { TokenFile(dir / "train.bin"); });
+    EXPECT_EQ(error.rfind(dir / "meta.json: " + message, 0), 0u) << error;
+  }
   WriteFileAtomic(dir / "meta.json", "{\"something\": \"else\"}");
   EXPECT_FALSE(TokenFile(dir / "train.bin").meta().has_value());
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/output_file.h"
 #include "base/parallel.h"
 #include "data/bpe.h"
 #include "data/split.h"
@@ -160,7 +161,7 @@ bool Tokenizer::IsSpecial(int32_t id) const {
 int32_t Tokenizer::vocab_size() const { return static_cast<int32_t>(impl_->data.tokens.size()); }
 int32_t Tokenizer::end_of_text() const { return impl_->data.end_of_text; }
 std::string Tokenizer::ToJson() const { return WriteTokenizerJson(impl_->data); }
-void Tokenizer::Save(const std::string& path) const { WriteFileAtomic(path, ToJson()); }
+void Tokenizer::Save(const std::string& path) const { WriteOutputFile(path, ToJson()); }
 
 std::string Tokenizer::Hash() const {
   const std::string json = ToJson();

@@ -1,17 +1,13 @@
-// The classes come from PCRE2's tables: a page of 256 code points is filled the first time that one
-// of them is met.
+// The classes are those of one version of Unicode, whatever the system has, so that ids never
+// change with it. A page of 256 code points is filled the first time that one of them is met.
 #include "data/unicode.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <memory>
 #include <mutex>
-#include <string>
-
-#include "base/error.h"
 
 namespace denseformer {
 namespace {
@@ -35,40 +31,17 @@ constexpr std::array<CharClass, 256> MakeByteClasses() {
 
 bool IsContinuation(unsigned char c) { return (c & 0xC0) == 0x80; }
 
-// Matches one class at a time against single characters.
-class ClassMatcher {
- public:
-  ClassMatcher() {
-    // \s of PCRE2 also has U+180E, which is no White_Space; GPT-2's regex engine does not.
-    static constexpr char kPattern[] = "(\\p{L})|(\\p{N})|(\\p{White_Space})";
-    int error = 0;
-    PCRE2_SIZE offset = 0;
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED,
-                              PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &offset, nullptr));
-    DF_CHECK_MSG(code_ != nullptr, "PCRE2 error {} at {}", error, offset);
-    match_.reset(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
-    DF_CHECK(match_ != nullptr);
-  }
-
-  CharClass Match(int32_t code_point) const {
-    if (code_point >= 0xD800 && code_point < 0xE000) return kOther;
-    char text[4];
-    const int length = EncodeUtf8(code_point, text);
-    const int groups = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text),
-                                   static_cast<PCRE2_SIZE>(length), 0, 0, match_.get(), nullptr);
-    if (groups == PCRE2_ERROR_NOMATCH) return kOther;
-    DF_CHECK_MSG(groups >= 2 && groups <= 4, "PCRE2 returned {}", groups);
-    return static_cast<CharClass>(kLetter + groups - 2);
-  }
-
- private:
-  struct Free {
-    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-    void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
-  };
-  std::unique_ptr<pcre2_code, Free> code_;
-  std::unique_ptr<pcre2_match_data, Free> match_;
+// Runs of one class in the order of their code points: first code point * 4 + class.
+constexpr uint32_t kRuns[] = {
+#include "data/unicode_table.inc"
 };
+
+CharClass ClassOf(int32_t code_point) {
+  // The last run that begins at or before the code point.
+  const uint32_t key = static_cast<uint32_t>(code_point) << 2 | 3;
+  return static_cast<CharClass>(*(std::upper_bound(std::begin(kRuns), std::end(kRuns), key) - 1) &
+                                3);
+}
 
 std::atomic<const Page*> pages[kPages];
 
@@ -77,9 +50,8 @@ const Page* FillPage(int index) {
   static std::array<std::unique_ptr<Page>, kPages> owner;
   const std::lock_guard lock(mutex);
   if (const Page* present = pages[index].load(std::memory_order_acquire)) return present;
-  static const ClassMatcher matcher;
   auto page = std::make_unique<Page>();
-  for (int i = 0; i < kPageSize; ++i) (*page)[i] = matcher.Match(index * kPageSize + i);
+  for (int i = 0; i < kPageSize; ++i) (*page)[i] = ClassOf(index * kPageSize + i);
   owner[index] = std::move(page);
   pages[index].store(owner[index].get(), std::memory_order_release);
   return owner[index].get();
