@@ -17,6 +17,10 @@ struct ModelConfig {
   bool bias = false;         // biases in LayerNorm and linear layers
   bool gains = false;        // learned gains on both residual connections of a block
   std::string dwa = "none";  // depth pattern: see depth_pattern.h
+  // Weights of the modules and what reads them: see docs/mixers.md.
+  std::string mixer = "static";     // static, dynamic, attention, attnres
+  std::string streams = "r";        // r, rv, rqkv
+  std::string mixer_norm = "none";  // none, prepost (of dynamic)
 
   int head_size() const { return n_embd / n_head; }
   bool operator==(const ModelConfig&) const = default;

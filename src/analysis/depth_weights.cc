@@ -26,6 +26,13 @@ DepthMatrix DepthWeights(const Model& model, const std::string& name) {
           "weights to show",
           name);
   }
+  if (!model.mixer().plain()) {
+    Throw(
+        ErrorCode::kUnsupported,
+        "{}: mixer {} with streams {} has no single weight per source; this study takes runs with "
+        "model.mixer = static and model.streams = r",
+        name, model.config().mixer, model.config().streams);
+  }
   DepthMatrix matrix = EmptyDepthMatrix(pattern.depth());
   for (int i = 1; i <= pattern.depth(); ++i) {
     const std::vector<int>& sources = pattern.sources(i);

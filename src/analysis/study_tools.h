@@ -9,6 +9,7 @@
 
 #include "analysis/depth_weights.h"
 #include "analysis/study.h"
+#include "model/mixer_spec.h"
 #include "model/model.h"
 
 namespace denseformer {
@@ -29,7 +30,10 @@ Model LoadForStudy(const RunData& run);
 std::string ValidationPath(const RunData& run, const StudyOptions& options);
 
 inline bool AnyRun(const RunData&) { return true; }
-inline bool HasAverages(const RunData& run) { return run.config.dwa != "none"; }
+// One number per module and source (docs/mixers.md).
+inline bool HasAverages(const RunData& run) {
+  return run.config.dwa != "none" && ParseMixer(run.config).plain();
+}
 
 std::string CsvNumber(const StudyJson& value);  // "" for null
 // Lists of equal length as columns, after a column of row numbers named `index` unless it is empty.

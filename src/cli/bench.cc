@@ -12,6 +12,7 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "model/mixer_spec.h"
 #include "perf/bench_chart.h"
 #include "perf/benchmark.h"
 #include "tensor/precision.h"
@@ -63,6 +64,15 @@ void AddModelOptions(CLI::App& app, const Benchmark& benchmark, BenchOptions& o)
         ->capture_default_str();
   } else {
     o.patterns = "none";
+  }
+  if (takes(kBenchMixer)) {
+    app.add_option("--mixer", o.mixer, "Weights of every pattern but none: " + MixerNames())
+        ->capture_default_str();
+    app.add_option("--streams", o.streams,
+                   "Parts of a block with an average of their own: " + StreamNames())
+        ->capture_default_str();
+    app.add_option("--mixer-norm", o.mixer_norm, "Of a dynamic mixer: " + MixerNormNames())
+        ->capture_default_str();
   }
   if (takes(kBenchBatch)) {
     app.add_option("--batch", o.batches, "Sequences per batch")

@@ -36,6 +36,22 @@ std::vector<std::string> Names(const Json& json) {
   return names;
 }
 
+TEST(BenchTest, MixersOfEveryPatternButNone) {
+  for (const char* kind : {"forward", "train", "decode"}) {
+    const ProgramResult result =
+        RunProgram({"bench", kind, "--preset", "test", "--dwa", "none,2x1", "--mixer", "dynamic",
+                    "--streams", "rv", "--mixer-norm", "prepost", "--rounds", "1", "--json"});
+    ASSERT_EQ(result.status, 0) << kind << result.err;
+    const Json json = Json::parse(result.out);
+    ExpectTable(json);
+    EXPECT_EQ(json["settings"]["mixer"], "dynamic, streams rv, norm prepost");
+  }
+  const ProgramResult wrong = RunProgram(
+      {"bench", "forward", "--preset", "test", "--dwa", "2x1", "--mixer", "dyn", "--rounds", "1"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.err.find("model.mixer: got 'dyn'"), std::string::npos) << wrong.err;
+}
+
 TEST(BenchTest, EveryBenchmarkOfTheTableGivesATable) {
   const TemporaryDirectory scratch;
   WriteFileAtomic(scratch / "a.txt", std::string(10000, 'a'));

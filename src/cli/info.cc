@@ -15,6 +15,7 @@
 #include "model/cut_plan.h"
 #include "model/depth_forms.h"
 #include "model/mask_file.h"
+#include "model/mixer_spec.h"
 #include "model/parameters.h"
 #include "model/summary.h"
 #include "tensor/precision.h"
@@ -26,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ModelInfoOptions {
-  std::string run, preset, dwa, precision = "auto";
+  std::string run, preset, dwa, mixer, streams, mixer_norm, precision = "auto";
   bool gains = false, verify = false, recompute = false;
   int64_t batch_size = 8, length = 0;
   int pipeline = 0;
@@ -34,15 +35,24 @@ struct ModelInfoOptions {
 
 ModelConfig ConfigOf(const ModelInfoOptions& options) {
   if (!options.run.empty()) {
-    if (!options.dwa.empty() || options.gains) {
-      Throw(ErrorCode::kUsage, "info: {} goes with --preset; the run {} has its own",
-            options.gains ? "--gains" : "--dwa", options.run);
+    const std::pair<const char*, bool> given[] = {{"--gains", options.gains},
+                                                  {"--dwa", !options.dwa.empty()},
+                                                  {"--mixer", !options.mixer.empty()},
+                                                  {"--streams", !options.streams.empty()},
+                                                  {"--mixer-norm", !options.mixer_norm.empty()}};
+    for (const auto& [option, is_given] : given) {
+      if (!is_given) continue;
+      Throw(ErrorCode::kUsage, "info: {} goes with --preset; the run {} has its own", option,
+            options.run);
     }
     return ReadConfig(FindRun(options.run));
   }
   ModelConfig config = ModelConfig::Preset(options.preset);
   config.gains = options.gains;
   if (!options.dwa.empty()) config.dwa = ResolveDepthPattern(options.dwa, config.n_layer);
+  if (!options.mixer.empty()) config.mixer = options.mixer;
+  if (!options.streams.empty()) config.streams = options.streams;
+  if (!options.mixer_norm.empty()) config.mixer_norm = options.mixer_norm;
   config.Validate();
   return config;
 }
@@ -93,6 +103,7 @@ Json ToJson(const Described& d) {
           {"parameters_by_group", groups},
           {"dwa_weights", d.pattern.weight_count()},
           {"dwa_modules", d.pattern.module_count()},
+          {"starts_as_transformer", ParseMixer(d.config).form->identity},
           {"sources", sources},
           {"flops_per_token_forward", d.flops.total()},
           {"flops_by_part",
@@ -131,6 +142,9 @@ void PrintTable(const Described& d) {
   Print("depth-weighted average\n");
   row("modules", WithCommas(d.pattern.module_count()));
   row("weights", WithCommas(d.pattern.weight_count()));
+  if (!ParseMixer(d.config).form->identity) {
+    Print("  mixer {} does not start as the plain Transformer\n", d.config.mixer);
+  }
   Print("FLOPs a token, forward, sequences of {}\n", d.length);
   row("linear layers", WithCommas(d.flops.linear));
   row("attention", WithCommas(d.flops.attention));
@@ -190,6 +204,12 @@ void Info(const ModelInfoOptions& options, const CommonOptions& common) {
   const int stages = options.pipeline;
   // Throws before anything is printed.
   if (stages > 0) EvenCuts(described.config.n_layer, stages);
+  if (stages > 0 && !ParseMixer(described.config).plain()) {
+    Throw(ErrorCode::kUnsupported,
+          "info: --pipeline plans partial sums of static weights; mixer {} with streams {} would "
+          "send its sources themselves",
+          described.config.mixer, described.config.streams);
+  }
   if (common.json) {
     Json json = ToJson(described);
     if (stages > 0) {
@@ -216,6 +236,11 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
   app.add_option(
       "--dwa", options->dwa,
       "Depth pattern of the preset: " + DepthFormList() + " (one line of 0 and 1 per block)");
+  app.add_option("--mixer", options->mixer,
+                 "Weights of the preset's depth-weighted averages: " + MixerNames());
+  app.add_option("--streams", options->streams,
+                 "Parts of a block with an average of their own: " + StreamNames());
+  app.add_option("--mixer-norm", options->mixer_norm, "Of a dynamic mixer: " + MixerNormNames());
   app.add_flag("--gains", options->gains, "Learned gains on the residual connections");
   app.add_option("--batch-size", options->batch_size, "Sequences of a pass, for the memory")
       ->check(WholeNumber(1, int64_t{1} << 20))

@@ -45,6 +45,28 @@ TEST(InfoTest, ParametersOfThePaper) {
   }
 }
 
+TEST(InfoTest, Mixers) {
+  const auto info = [](const char* mixer, const char* streams) {
+    return InfoJson({"--preset", "test", "--dwa", "2x2", "--mixer", mixer, "--streams", streams});
+  };
+  // Modules after blocks 2 and 4 of width 32, with 2 and 3 sources; the last one has one stream.
+  const Json dynamic = info("dynamic", "rv");
+  EXPECT_EQ(dynamic["parameters_by_group"]["mixer"], 4 + 4 * 32 + 4 * 4 + 3 + 3 * 32 + 3 * 3);
+  EXPECT_EQ(dynamic["parameters_by_group"]["dwa"], 0);
+  EXPECT_EQ(dynamic["flops_by_part"]["dwa"], 2 * 32 * (4 + 3) + 2 * 4 * 36 + 2 * 3 * 35);
+  EXPECT_EQ(dynamic["starts_as_transformer"], true);
+  EXPECT_EQ(info("attnres", "r")["parameters_by_group"]["mixer"], 2 * 32);
+  EXPECT_EQ(info("attnres", "r")["starts_as_transformer"], false);
+  EXPECT_EQ(info("static", "rv")["parameters_by_group"]["dwa"], 4 + 3);
+  const std::vector<std::string> attnres = {"info", "--preset", "test",   "--dwa",
+                                            "1x1",  "--mixer",  "attnres"};
+  EXPECT_NE(RunProgram(attnres).out.find("attnres does not start as the plain Transformer"),
+            std::string::npos);
+  const ProgramResult none = RunProgram({"info", "--preset", "test", "--mixer", "dynamic"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.err.find("which has no modules"), std::string::npos) << none.err;
+}
+
 TEST(InfoTest, JsonDescribesThePattern) {
   const Json json = InfoJson({"--preset", "test", "--dwa", "2x2"});
   EXPECT_EQ(json["dwa_modules"], 2);

@@ -46,6 +46,7 @@ ModelConfig ConfigFromJson(const std::string& text, const std::string& where) {
     using Field = std::decay_t<decltype(field)>;
     known.emplace_back(name);
     const auto found = json.find(name);
+    if (found == json.end() && MayBeMissing(name)) return;
     if (found == json.end()) Throw(ErrorCode::kInvalid, "{}: key '{}' is missing", where, name);
     if (!Fits<Field>(*found)) {
       Throw(ErrorCode::kInvalid, "{}: '{}' is {}, expected {}", where, name, found->dump(),

@@ -34,6 +34,12 @@ std::optional<AuthorsModel> FindGrouped(const Model& model) {
 }
 
 AuthorsModel AuthorsModelOf(const Model& model) {
+  if (!model.mixer().plain()) {
+    Throw(ErrorCode::kUnsupported,
+          "export: the authors' script has no model with mixer {} and streams {}; use --format "
+          "native",
+          model.config().mixer, model.config().streams);
+  }
   const int d = model.config().n_layer;
   const DepthPattern& pattern = model.pattern();
   const bool plain = pattern.module_count() == 0;

@@ -31,6 +31,9 @@ const std::vector<KeyRow>& Keys() {
       {"bias", {"bias"}},
       {"gains", {"gains"}},
       {"dwa", {"dwa"}},
+      {"mixer", {"mixer"}},
+      {"streams", {"streams"}},
+      {"mixer_norm", {"mixer_norm"}},
   };
   return rows;
 }
@@ -198,7 +201,7 @@ ModelConfig ForeignConfig(const ForeignWeights& weights, const ForeignNaming& na
     const auto found = values.find(name);
     if (found != values.end()) {
       Assign(fmt::format("import: {}", name), found->second, field);
-    } else if (std::string_view(name) != "dwa") {
+    } else if (std::string_view(name) != "dwa" && !MayBeMissing(name)) {
       Throw(ErrorCode::kInvalid,
             "import: {} is not in {}; give it by --set {}=VALUE or --config FILE", name,
             weights.config_path.empty() ? "the file, and there is no summary.json or config.json"

@@ -78,7 +78,9 @@ std::vector<ForeignPiece> PiecesOf(const Parameter& parameter, const ForeignNami
     }
     return pieces;
   }
-  if (parameter.block == 0) return {{parameter.name, 0, shape}};
+  if (parameter.block == 0 || parameter.group == ParameterGroup::kMixer) {
+    return {{parameter.name, 0, shape}};
+  }
   const std::string own =
       Fill(PatternOf(Part::kBlock, static_cast<int>(BlockNames::kFlat)), parameter.block, 1, 0, "");
   DF_CHECK(parameter.name.starts_with(own));

@@ -30,7 +30,8 @@ class Importer {
   // Finds every parameter; throws with all that does not fit.
   void Match(const ParameterTable& table, std::vector<std::string>& identity) {
     for (const Parameter& parameter : table.all()) {
-      if (parameter.group == ParameterGroup::kDwa && naming_.modules == ModuleNames::kNone) {
+      if (parameter.mixes() && naming_.modules == ModuleNames::kNone &&
+          weights_.tensors.count(parameter.name) == 0) {
         identity.push_back(parameter.name);
         continue;
       }
@@ -118,10 +119,7 @@ ImportedModel ImportModel(const ImportOptions& options) {
   importer.Match(table, identity);
   ImportedModel result{Model(config, DType::kF32, ModelUse::kInference), "", std::move(identity)};
   float* buffer = result.model.weights().data();
-  for (const std::string& name : result.identity) {
-    const Parameter& parameter = *table.Find(name);
-    buffer[parameter.offset + parameter.count() - 1] = 1.0f;
-  }
+  if (!result.identity.empty()) result.model.Initialize(/*seed=*/0);
   importer.Read(buffer);
   importer.CheckHead(result.model);
   result.model.WeightsChanged();

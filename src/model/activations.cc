@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/layernorm.h"
 #include "kernels/residual.h"
 #include "kernels/residual_norm.h"
 #include "kernels/rotary.h"
@@ -32,6 +33,7 @@ Activations::Activations(const Model& model, int64_t max_sequences, int64_t max_
   const ModelTensors& tensors = model.tensors();
   for (int i = 0; i <= config_.n_layer; ++i) {
     if (!pattern_.has_module(i)) continue;
+    if (!mixer_.plain()) continue;
     alphas[i] = tensors.alphas[i].f32();
     if (training()) dalphas[i] = model.gradient_tensors().alphas[i].f32();
   }
@@ -40,10 +42,13 @@ Activations::Activations(const Model& model, int64_t max_sequences, int64_t max_
 Activations::Activations(const ModelConfig& config, DType compute, int64_t max_sequences,
                          int64_t max_length, ModelUse use, bool recompute,
                          std::unique_ptr<Arena> arena)
-    : alphas(config.n_layer + 1),
+    : source_rstd(config.n_layer + 1),
+      dhistory_filled(config.n_layer + 1),
+      alphas(config.n_layer + 1),
       dalphas(config.n_layer + 1),
       config_(config),
       pattern_(DepthPattern::Parse(config.dwa, config.n_layer)),
+      mixer_(ParseMixer(config)),
       compute_(compute),
       use_(use),
       recompute_(recompute),
@@ -56,7 +61,10 @@ Activations::Activations(const ModelConfig& config, DType compute, int64_t max_s
       y_(config.n_layer + 1),
       x_(config.n_layer + 1),
       history_(config.n_layer + 1),
-      dy_(config.n_layer + 1) {
+      dy_(config.n_layer + 1),
+      y_streams_(config.n_layer + 1),
+      mixers_(use == ModelUse::kTraining ? config.n_layer + 1 : 1),
+      dhistory_(config.n_layer + 1) {
   DF_CHECK(training() || !recompute_);
   if (max_sequences < 1 || max_length < 1 || max_length > config.seq_len) {
     Throw(ErrorCode::kUsage,
@@ -64,10 +72,16 @@ Activations::Activations(const ModelConfig& config, DType compute, int64_t max_s
           max_sequences, max_length, config.seq_len);
   }
   losses.resize(arena_->measuring() ? 0 : max_rows_);
-  averager_.emplace(pattern_, max_rows_, config_.n_embd, *arena_);
+  // Mixers that are not plain do their own sums.
+  averager_.emplace(mixer_.plain() ? pattern_ : DepthPattern(config.n_layer), max_rows_,
+                    config_.n_embd, *arena_);
   rotary = arena_->Allocate(DType::kF32, {max_length_, config_.head_size()});
   scratch = arena_->Allocate(DType::kF32,
                              {std::max(ResidualNormScratch(config_.n_embd), kResidualScratch)});
+  if (training() && !mixer_.plain()) {
+    mixer_sums = arena_->Allocate(
+        DType::kF32, {kMostLayerNormPartitions, kMostStreams * int64_t{config_.n_embd}});
+  }
   fixed_ = arena_->Mark();
   LayOut();
 }
@@ -100,7 +114,12 @@ Tensor Activations::Rows(DType dtype, int64_t width) {
 void Activations::LayOut() {
   const int64_t D = config_.n_embd;
   for (BlockActivations& block : blocks_) LayOutBlock(block);
-  LayOutDepth();
+  if (mixer_.plain()) {
+    LayOutDepth();
+  } else {
+    LayOutMixedDepth();
+    LayOutMixers();
+  }
   ln_f = Rows(compute_, D);
   ln_f_mean = arena_->Allocate(DType::kF32, {rows()});
   ln_f_rstd = arena_->Allocate(DType::kF32, {rows()});
@@ -130,6 +149,69 @@ void Activations::LayOutBlock(BlockActivations& block) {
   block.ln_2 = Rows(compute_, D);
   if (training()) block.fc = Rows(compute_, 4 * D);
   block.gelu = Rows(compute_, 4 * D);
+  const auto norm = [&](Tensor& out, Tensor& mean, Tensor& rstd) {
+    out = Rows(compute_, D);
+    mean = arena_->Allocate(DType::kF32, {rows()});
+    rstd = arena_->Allocate(DType::kF32, {rows()});
+  };
+  if (mixer_.streams.size() > 2) norm(block.ln_k, block.ln_k_mean, block.ln_k_rstd);
+  if (mixer_.streams.size() > 1) norm(block.ln_v, block.ln_v_mean, block.ln_v_rstd);
+}
+
+// X_i and Y_i^r take turns in one buffer per depth; the history has buffers of its own, because it
+// may hold increments, and each further stream has one.
+void Activations::LayOutMixedDepth() {
+  const int64_t D = config_.n_embd;
+  const Tensor shared = training() ? Tensor() : Rows(DType::kF32, D);
+  // An increment is taken from Y_{i-1} when X_i is there.
+  const Tensor stream = !training() && mixer_.form->increments ? Rows(DType::kF32, D) : shared;
+  std::array<Tensor, kMostStreams - 1> shared_streams;
+  for (size_t c = 1; c < mixer_.streams.size(); ++c) {
+    if (!training()) shared_streams[c - 1] = Rows(DType::kF32, D);
+  }
+  if (!training()) blocks_[0].x_mid = stream;
+  for (int i = 0; i <= config_.n_layer; ++i) {
+    y_[i] = training() ? Rows(DType::kF32, D) : shared;
+    x_[i] = training() ? y_[i] : stream;
+    const bool module = pattern_.has_module(i), read = !pattern_.readers(i).empty();
+    history_[i] = read ? Rows(compute_, D) : Tensor();
+    dy_[i] = module && training() ? y_[i] : Tensor();
+    for (int c = 1; c < streams(i); ++c) {
+      y_streams_[i][c - 1] = training() ? Rows(DType::kF32, D) : shared_streams[c - 1];
+    }
+    if (read && (mixer_.form->increments || mixer_.prepost)) {
+      source_rstd[i] = arena_->Allocate(DType::kF32, {rows()});
+    }
+    dhistory_[i] = read && training() ? Rows(DType::kF32, D) : Tensor();
+  }
+}
+
+void Activations::LayOutMixers() {
+  const int64_t D = config_.n_embd;
+  int64_t most = 0;  // weights of a module
+  for (int i = 0; i <= config_.n_layer; ++i) {
+    most = std::max(most, streams(i) * static_cast<int64_t>(pattern_.sources(i).size()));
+  }
+  for (size_t at = 0; at < mixers_.size(); ++at) {
+    const int i = static_cast<int>(at);
+    const int64_t weights =
+        mixers_.size() == 1 ? most : streams(i) * static_cast<int64_t>(pattern_.sources(i).size());
+    if (weights == 0) continue;
+    MixerActivations& m = mixers_[at];
+    if (mixer_.kind() == MixerKind::kDynamic) {
+      m.norm = Rows(compute_, D);
+      m.rstd = arena_->Allocate(DType::kF32, {rows()});
+      if (training()) m.hidden = Rows(compute_, weights);
+      m.gelu = Rows(compute_, weights);
+    }
+    m.weights = Rows(DType::kF32, weights);
+  }
+  if (mixer_.streams.size() > 1) qkv_part = Rows(compute_, 2 * D);
+  if (!training()) return;
+  dweights = Rows(DType::kF32, most);
+  dweights_compute = compute_ == DType::kF32 ? dweights : Rows(compute_, most);
+  if (mixer_.kind() == MixerKind::kDynamic) dhidden = Rows(compute_, most);
+  if (mixer_.kind() == MixerKind::kAttention) dgate = Rows(DType::kF32, kMostStreams);
 }
 
 void Activations::LayOutDepth() {

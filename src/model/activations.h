@@ -10,12 +10,14 @@
 #ifndef DENSEFORMER_MODEL_ACTIVATIONS_H_
 #define DENSEFORMER_MODEL_ACTIVATIONS_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "kernels/dwa/dwa.h"
+#include "kernels/dwa/mix_rows.h"
 #include "model/model.h"
 #include "tensor/storage.h"
 
@@ -36,6 +38,17 @@ struct BlockActivations {
   Tensor ln_2;                  // [N, D] compute
   Tensor fc;                    // [N, 4D] compute, before GELU; training only
   Tensor gelu;                  // [N, 4D] compute
+  // Norms of k and v where they have streams of their own (qkv.h).
+  Tensor ln_k, ln_k_mean, ln_k_rstd;
+  Tensor ln_v, ln_v_mean, ln_v_rstd;
+};
+
+// Of the module after one block, n sources and C streams; training keeps a set per module.
+struct MixerActivations {
+  Tensor norm, rstd;  // [N, D] compute, [N]: rms(X_i); dynamic
+  Tensor hidden;      // [N, C n] compute, before GELU; dynamic, training only
+  Tensor gelu;        // [N, C n] compute; dynamic
+  Tensor weights;     // [N, C n] fp32, the streams one after the other: a_sj, or the softmax
 };
 
 class Activations {
@@ -67,12 +80,34 @@ class Activations {
 
   BlockActivations& block(int i) { return blocks_[blocks_.size() > 1 ? i - 1 : 0]; }  // 1..d
   const Tensor& y(int i) const { return y_[i]; }                                      // 0..d
+  // Y of a stream: 0 is the residual stream.
+  const Tensor& y(int i, int stream) const {
+    return stream == 0 ? y_[i] : y_streams_[i][stream - 1];
+  }
+  // Streams of depth i: 1 where it has no module.
+  int streams(int i) const {
+    return pattern_.has_module(i) ? mixer_.stream_count(i, config_.n_layer) : 1;
+  }
   const Tensor& x(int i) const { return x_[i]; }  // where block i leaves X_i, fp32
   const Tensor& history(int i) const { return history_[i]; }
   std::span<const Tensor> history() const { return history_; }
   // dY_i: takes the place of Y_i where depth i has a module. It is written at the end of the
   // backward pass of block i + 1, which is the last to read Y_i (to recompute the block, too).
   std::span<const Tensor> dy() const { return dy_; }
+  const Tensor& dy(int i, int stream) const {
+    return stream == 0 ? dy_[i] : y_streams_[i][stream - 1];
+  }
+
+  // Of mixers that are not plain (mixer.h).
+  MixerActivations& mix(int i) { return mixers_[mixers_.size() > 1 ? i : 0]; }
+  const Tensor& dhistory(int j) const { return dhistory_[j]; }
+  Tensor qkv_part;                       // [N, 2D] compute: one part of qkv or its gradient
+  std::vector<Tensor> source_rstd;       // [d + 1] of [N]: 1 / rms of a source
+  Tensor dweights, dweights_compute;     // [N, C n]: fp32 and compute
+  Tensor dhidden;                        // [N, C n] compute
+  Tensor dgate;                          // [N, C]
+  Tensor mixer_sums;                     // sums over fixed partitions of the rows
+  std::vector<uint8_t> dhistory_filled;  // [d + 1]: whether dhistory(j) holds anything yet
 
   Tensor ln_f, ln_f_mean, ln_f_rstd;  // [N, D] compute, [N], [N]
   Tensor delta;               // [N, D] compute: what a branch adds to the stream; its gradient
@@ -95,11 +130,14 @@ class Activations {
               ModelUse use, bool recompute, std::unique_ptr<Arena> arena);
   void LayOut();
   void LayOutDepth();
+  void LayOutMixedDepth();
+  void LayOutMixers();
   void LayOutBlock(BlockActivations& block);
   Tensor Rows(DType dtype, int64_t width);
 
   ModelConfig config_;
   DepthPattern pattern_;
+  MixerSpec mixer_;
   DType compute_;
   ModelUse use_;
   bool recompute_;
@@ -110,6 +148,9 @@ class Activations {
   size_t fixed_ = 0;  // bytes of the arena that do not depend on the batch
   std::vector<BlockActivations> blocks_;
   std::vector<Tensor> y_, x_, history_, dy_;
+  std::vector<std::array<Tensor, kMostStreams - 1>> y_streams_;
+  std::vector<MixerActivations> mixers_;  // [d + 1], or one for all
+  std::vector<Tensor> dhistory_;          // [d + 1] fp32: gradient of the history
 };
 
 }  // namespace denseformer

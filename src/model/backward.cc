@@ -12,6 +12,9 @@
 #include "kernels/residual_norm.h"
 #include "kernels/rotary.h"
 #include "model/head.h"
+#include "model/mixer.h"
+#include "model/qkv.h"
+#include "model/weight_backward.h"
 
 namespace denseformer {
 namespace {
@@ -39,10 +42,7 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gra
   BlockActivations& b = a.block(i);
   const auto weight_backward = [gradients, &a](const Tensor& dy, const Tensor& x,
                                                const Tensor& dweight, const Tensor& dbias) {
-    double squares;
-    LinearBackwardWeight(dy, x, dweight, /*add=*/gradients == Gradients::kAdd, &squares);
-    a.matrix_squares += squares;
-    if (!dbias.empty()) LinearBackwardBias(dy, dbias);
+    WeightBackward(dy, x, dweight, dbias, gradients, a);
   };
 
   ResidualBackward(a.dx, b.x_mid, w.gain_mlp, PlaceDropout(dropout, i, DropoutPlace::kMlp),
@@ -75,14 +75,13 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gra
   AttentionBackward(b.qkv, b.attention, b.lse, a.dnorm.Reshape(b.attention.shape()), heads,
                     PlaceDropout(dropout, i, DropoutPlace::kAttention), a.dqkv);
   RotaryBackward(a.rotary, heads, a.dqkv);
-  weight_backward(a.dqkv, b.ln_1, dw.qkv_weight, dw.qkv_bias);
-  LinearBackwardInput(a.dqkv, packed.qkv, a.dnorm);
-  LayerNormBackward(a.dnorm, a.y(i - 1), w.ln_1_weight, b.ln_1_mean, b.ln_1_rstd,
-                    {a.dx, DyPlace(model, i - 1, a), dw.ln_1_weight, dw.ln_1_bias, a.scratch});
+  QkvBackward(model, i, gradients, DyPlace(model, i - 1, a), a);
+  IncrementBackward(model, i, DyPlace(model, i - 1, a), a);
 }
 
 // dY_i -> dX_i and the gradients of the weights that read X_i.
-void DepthBackward(int i, Activations& a) {
+void DepthBackward(const Model& model, int i, Gradients gradients, Activations& a) {
+  if (!model.mixer().plain()) return MixBackward(model, i, gradients, a);
   a.averager().Backward(i, a.history(), a.dy(), a.alphas, a.dalphas, a.dx);
 }
 
@@ -101,13 +100,14 @@ double ForwardBackward(const Model& model, const Batch& batch, const DropoutOpti
                       targets > 0 ? scale / static_cast<float>(targets) : 0.0f, gradients, losses);
   HeadNormBackward(model, a);
   BlocksBackward(model, {1, model.config().n_layer}, dropout, gradients, a);
-  InputBackward(model, batch.tokens, dropout, a);
+  InputBackward(model, batch.tokens, dropout, gradients, a);
   return MeanLoss(losses, targets);
 }
 
 void StartBackward(const Model& model, Gradients gradients, Activations& a) {
   if (gradients == Gradients::kReplace) ClearVectorGradients(model);
   a.matrix_squares = 0;
+  std::fill(a.dhistory_filled.begin(), a.dhistory_filled.end(), uint8_t{0});
 }
 
 void HeadNormBackward(const Model& model, Activations& a) {
@@ -120,7 +120,7 @@ void HeadNormBackward(const Model& model, Activations& a) {
 void BlocksBackward(const Model& model, BlockRange range, const DropoutOptions& dropout,
                     Gradients gradients, Activations& a) {
   for (int i = range.last; i >= range.first; --i) {
-    DepthBackward(i, a);
+    DepthBackward(model, i, gradients, a);
     // The forward pass ended with block `last`, so its activations are still there.
     if (a.recompute() && i < range.last) RecomputeBlock(model, i, dropout, a);
     BlockBackward(model, i, dropout, gradients, a);
@@ -128,8 +128,8 @@ void BlocksBackward(const Model& model, BlockRange range, const DropoutOptions& 
 }
 
 void InputBackward(const Model& model, std::span<const int32_t> tokens,
-                   const DropoutOptions& dropout, Activations& a) {
-  DepthBackward(0, a);
+                   const DropoutOptions& dropout, Gradients gradients, Activations& a) {
+  DepthBackward(model, 0, gradients, a);
   ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.dx);
   EmbeddingBackward(tokens, a.dx, model.gradient_tensors().wte);
 }

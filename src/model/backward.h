@@ -37,7 +37,7 @@ void BlocksBackward(const Model& model, BlockRange range, const DropoutOptions& 
 
 // dY_0 -> the gradient of the embedding.
 void InputBackward(const Model& model, std::span<const int32_t> tokens,
-                   const DropoutOptions& dropout, Activations& activations);
+                   const DropoutOptions& dropout, Gradients gradients, Activations& activations);
 
 }  // namespace denseformer
 

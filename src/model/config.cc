@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "denseformer/depth_pattern.h"
 #include "model/config_fields.h"
+#include "model/mixer_spec.h"
 
 namespace denseformer {
 namespace {
@@ -46,11 +47,13 @@ void ModelConfig::Validate() const {
   }
   if (head_size() % 2 != 0) {
     Throw(ErrorCode::kUsage,
-          "model.n_head: n_embd / n_head = {} / {} = {} is odd; rotary positions turn pairs, so it "
+          "model.n_head: n_embd / n_head = {} / {} = {} is odd; rotary embeddings rotate pairs, so "
+          "it "
           "must be even",
           n_embd, n_head, head_size());
   }
   DepthPattern::Parse(dwa, n_layer);
+  ParseMixer(*this);
 }
 
 ModelConfig ModelConfig::Preset(std::string_view name) {

@@ -62,9 +62,10 @@ TEST(ModelConfigTest, WrongFieldsAreNamed) {
             "model.seq_len: got 0, expected 1 to 1048576");
   EXPECT_EQ(error([](ModelConfig& c) { c.n_head = 3; }),
             "model.n_head: got 3, expected a divisor of n_embd = 32");
-  EXPECT_EQ(error([](ModelConfig& c) { c.n_head = 32; }),
-            "model.n_head: n_embd / n_head = 32 / 32 = 1 is odd; rotary positions turn pairs, so "
-            "it must be even");
+  EXPECT_EQ(
+      error([](ModelConfig& c) { c.n_head = 32; }),
+      "model.n_head: n_embd / n_head = 32 / 32 = 1 is odd; rotary embeddings rotate pairs, so "
+      "it must be even");
   EXPECT_EQ(error([](ModelConfig& c) { c.dwa = "4x5"; }),
             "depth pattern '4x5': period P = 5 is larger than the depth 4, so there would be no "
             "module");
@@ -73,7 +74,7 @@ TEST(ModelConfigTest, WrongFieldsAreNamed) {
 
 TEST(ModelConfigTest, VisitFieldsReachesEveryField) {
   // A field that the visitor misses would be lost by every file that is written through it.
-  ModelConfig config{1, 2, 3, 4, 5, true, true, "final"};
+  ModelConfig config{1, 2, 3, 4, 5, true, true, "final", "dynamic", "rv", "prepost"};
   ModelConfig copy;
   int count = 0;
   VisitFields(config, [&](const char* name, const auto& value, const char* help) {
@@ -85,7 +86,7 @@ TEST(ModelConfigTest, VisitFieldsReachesEveryField) {
       }
     });
   });
-  EXPECT_EQ(count, 8);
+  EXPECT_EQ(count, 11);
   EXPECT_EQ(copy, config);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/forward.h"
+#include "model/qkv.h"
 
 namespace denseformer {
 namespace {
@@ -55,7 +56,7 @@ void Decode(const Model& model, std::span<const DecodeSequence> sequences,
   a.SetShape(static_cast<int64_t>(tokens.size()), 1);
   const KvPool& pool = sequences.front().cache->pool();
   const auto attend = [&](int i, BlockActivations& b) {
-    LinearForward(b.ln_1, model.packed(i).qkv, model.tensors().blocks[i - 1].qkv_bias, b.qkv);
+    QkvForward(model, i, a);
     AttentionDecode({.qkv = b.qkv.Reshape({a.rows(), b.qkv.cols()}),
                      .heads = model.config().n_head,
                      .rotary = pool.rotary(),

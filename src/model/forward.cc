@@ -8,7 +8,10 @@
 #include "kernels/convert.h"
 #include "kernels/embedding.h"
 #include "kernels/layernorm.h"
+#include "kernels/rotary.h"
 #include "model/head.h"
+#include "model/mixer.h"
+#include "model/qkv.h"
 
 namespace denseformer {
 namespace {
@@ -45,11 +48,16 @@ void BlockForward(const Model& model, int i, const DropoutOptions& dropout, Atte
 }
 
 // Attention over whole sequences. The arguments must outlive the result.
-auto AttendSequences(const Model& model, const DropoutOptions& dropout, const Activations& a) {
+auto AttendSequences(const Model& model, const DropoutOptions& dropout, Activations& a) {
   return [&model, &dropout, &a](int i, BlockActivations& b) {
     const int heads = model.config().n_head;
-    LinearRotaryForward(b.ln_1, model.packed(i).qkv, model.tensors().blocks[i - 1].qkv_bias,
-                        a.rotary, heads, b.qkv);
+    if (model.packed(i).qkv_parts.size() == 1) {
+      LinearRotaryForward(b.ln_1, model.packed(i).qkv(), model.tensors().blocks[i - 1].qkv_bias,
+                          a.rotary, heads, b.qkv);
+    } else {
+      QkvForward(model, i, a);
+      RotaryForward(a.rotary, heads, b.qkv);
+    }
     AttentionForward(b.qkv, heads, PlaceDropout(dropout, i, DropoutPlace::kAttention), b.attention,
                      b.lse);
   };
@@ -66,10 +74,49 @@ BoundaryNorm NextNorm(const Model& model, int i, Activations& a) {
           next.ln_1_rstd};
 }
 
+// The LayerNorms of block i, from the streams of depth i - 1.
+void BlockNormsForward(const Model& model, int i, Activations& a) {
+  for (const StreamNorm& norm : BlockNorms(model.tensors(), i, a)) {
+    LayerNormForward(a.y(i - 1, norm.stream), norm.weight, norm.bias, norm.out, norm.mean,
+                     norm.rstd);
+  }
+}
+
+// DepthForward with a mixer that is not plain: X_i, its place in the history, the streams of the
+// module, and the LayerNorms that read them.
+void MixedDepthForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a,
+                       const DepthObserver& observer) {
+  if (i > 0) {
+    Boundary end;
+    end.stream = a.block(i).x_mid;
+    end.delta = a.delta;
+    end.gain = model.tensors().blocks[i - 1].gain_mlp;
+    end.dropout = PlaceDropout(dropout, i, DropoutPlace::kMlp);
+    end.x = a.x(i);
+    BoundaryForward(end);
+  }
+  StoreHistory(model, i, a);
+  Storage seen;  // for the observer only: Y_i may take the place of X_i
+  if (observer) {
+    seen = Storage(a.x(i).bytes());
+    Convert(a.x(i), Tensor(static_cast<float*>(seen.data()), a.x(i).shape()));
+  }
+  if (model.pattern().has_module(i)) {
+    MixForward(model, i, a);
+  } else if (a.y(i).raw() != a.x(i).raw()) {
+    Convert(a.x(i), a.y(i));
+  }
+  if (observer) observer(i, Tensor(static_cast<float*>(seen.data()), a.x(i).shape()), a.y(i));
+  if (i < model.config().n_layer) return BlockNormsForward(model, i + 1, a);
+  const BoundaryNorm norm = NextNorm(model, i, a);
+  LayerNormForward(a.y(i), norm.weight, norm.bias, norm.out, norm.mean, norm.rstd);
+}
+
 // X_i = gain * x_mid + delta (depth 0: X_0 is there already), kept for later averages; Y_i; the
 // LayerNorm that reads it.
 void DepthForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a,
                   const DepthObserver& observer) {
+  if (!model.mixer().plain()) return MixedDepthForward(model, i, dropout, a, observer);
   Boundary end;
   if (i > 0) {
     end.stream = a.block(i).x_mid;
@@ -149,8 +196,7 @@ void BlocksForward(const Model& model, BlockRange range, const DropoutOptions& d
 }
 
 void RecomputeBlock(const Model& model, int i, const DropoutOptions& dropout, Activations& a) {
-  const BoundaryNorm norm = NextNorm(model, i - 1, a);
-  LayerNormForward(a.y(i - 1), norm.weight, norm.bias, norm.out, norm.mean, norm.rstd);
+  BlockNormsForward(model, i, a);
   BlockInnerForward(model, i, dropout, AttendSequences(model, dropout, a), a);
 }
 

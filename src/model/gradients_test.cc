@@ -27,8 +27,9 @@ double LossAt(Model& model, const RandomBatch& batch, const Parameter& parameter
 // Compares <gradient, direction> with central differences, for the direction of the gradient itself
 // (are its length and sense right?) and a random one (is anything missing in it?).
 void ExpectGradientsMatchDifferences(const ModelConfig& config, const DropoutOptions& dropout) {
-  SCOPED_TRACE(fmt::format("dwa {} gains {} bias {} dropout {}", config.dwa, config.gains,
-                           config.bias, dropout.probability));
+  SCOPED_TRACE(fmt::format("dwa {} mixer {} streams {} norm {} gains {} bias {} dropout {}",
+                           config.dwa, config.mixer, config.streams, config.mixer_norm,
+                           config.gains, config.bias, dropout.probability));
   const ThreadsGuard guard(1);  // thousands of passes too small to share
   Model model = RandomModel(config);
   const RandomBatch batch(config, 2, 7, 3, /*ignore_every=*/5);
@@ -79,6 +80,25 @@ TEST(GradientsTest, MatchFiniteDifferences) {
       config.n_layer = 4;
       config.n_embd = 12;
       ExpectGradientsMatchDifferences(config, DropoutOptions());
+    }
+  }
+}
+
+TEST(GradientsTest, OfMixersMatchFiniteDifferences) {
+  for (const char* mixer : {"static", "dynamic", "attention", "attnres"}) {
+    for (const char* streams : {"r", "rv", "rqkv"}) {
+      for (const char* norm : {"none", "prepost"}) {
+        if (std::string(norm) == "prepost" && std::string(mixer) != "dynamic") continue;
+        for (const char* pattern : {"1x1", "2x2"}) {
+          ModelConfig config = SmallConfig(pattern, /*gains=*/true, /*bias=*/true);
+          config.n_layer = 3;
+          config.n_embd = 12;
+          config.mixer = mixer;
+          config.streams = streams;
+          config.mixer_norm = norm;
+          ExpectGradientsMatchDifferences(config, {/*probability=*/0.25f, /*seed=*/3, /*step=*/2});
+        }
+      }
     }
   }
 }

@@ -13,6 +13,7 @@ const ModelConfig& Validated(const ModelConfig& config) {
 Model::Model(const ModelConfig& config, DType compute, ModelUse use)
     : config_(Validated(config)),
       pattern_(DepthPattern::Parse(config.dwa, config.n_layer)),
+      mixer_(ParseMixer(config)),
       table_(config_, pattern_),
       compute_(compute),
       use_(use),
@@ -23,17 +24,26 @@ Model::Model(const ModelConfig& config, DType compute, ModelUse use)
     gradient_tensors_ = table_.Bind(static_cast<float*>(gradients_.data()));
   }
   for (const Parameter& p : table_.all()) {
-    if (p.matrix()) matrices_.emplace_back(ParameterTable::View(p, weights().data()), compute_);
+    const Tensor matrix = ParameterTable::View(p, weights().data());
+    int64_t first = 0;
+    for (const int64_t rows : p.packed_rows) {
+      matrices_.emplace_back(matrix.Rows(first, rows), compute_);
+      first += rows;
+    }
   }
   for (const BlockTensors& block : tensors_.blocks) {
-    packed_.push_back({PackedOf(block.qkv_weight), PackedOf(block.proj_weight),
-                       PackedOf(block.fc_weight), PackedOf(block.mlp_proj_weight)});
+    std::vector<const PackedWeight*> qkv;
+    for (int64_t rows = 0; rows < block.qkv_weight.rows(); rows += qkv.back()->out()) {
+      qkv.push_back(&Packed(block.qkv_weight, static_cast<int>(qkv.size())));
+    }
+    packed_.push_back(
+        {qkv, Packed(block.proj_weight), Packed(block.fc_weight), Packed(block.mlp_proj_weight)});
   }
 }
 
-const PackedWeight& Model::PackedOf(const Tensor& weight) const {
+const PackedWeight& Model::Packed(const Tensor& weight, int part) const {
   const int64_t offset = weight.f32() - weights().data();
-  return matrices_[static_cast<size_t>(table_.MatrixAt(offset))];
+  return matrices_[static_cast<size_t>(table_.PackedAt(offset) + part)];
 }
 
 std::span<float> Model::weights() const {
@@ -61,12 +71,16 @@ void Model::ChangeWeights(WeightChange change) {
       change(p, p.offset, p.offset + p.count());
       continue;
     }
-    PackedWeight& packed = *matrix++;
-    const int64_t columns = packed.in();
-    DF_CHECK(packed.out() * columns == p.count());
-    packed.Change([&](int64_t first, int64_t last) {
-      change(p, p.offset + first * columns, p.offset + last * columns);
-    });
+    int64_t begin = p.offset;
+    for (size_t part = 0; part < p.packed_rows.size(); ++part) {
+      PackedWeight& packed = *matrix++;
+      const int64_t columns = packed.in();
+      packed.Change([&](int64_t first, int64_t last) {
+        change(p, begin + first * columns, begin + last * columns);
+      });
+      begin += packed.out() * columns;
+    }
+    DF_CHECK(begin == p.offset + p.count());
   }
 }
 

@@ -11,6 +11,7 @@
 #include "denseformer/config.h"
 #include "denseformer/depth_pattern.h"
 #include "kernels/gemm/gemm.h"
+#include "model/mixer_spec.h"
 #include "model/parameters.h"
 #include "tensor/storage.h"
 
@@ -23,7 +24,14 @@ enum class Gradients { kReplace, kAdd };
 
 // Linear layers of one block, packed for GEMM.
 struct PackedBlock {
-  const PackedWeight &qkv, &proj, &fc, &mlp_proj;
+  // One for q, k and v together, or one for each input that they read (qkv.h).
+  std::vector<const PackedWeight*> qkv_parts;
+  const PackedWeight &proj, &fc, &mlp_proj;
+
+  const PackedWeight& qkv() const {
+    DF_CHECK(qkv_parts.size() == 1);
+    return *qkv_parts[0];
+  }
 };
 
 class Model {
@@ -36,6 +44,7 @@ class Model {
 
   const ModelConfig& config() const { return config_; }
   const DepthPattern& pattern() const { return pattern_; }
+  const MixerSpec& mixer() const { return mixer_; }
   const ParameterTable& table() const { return table_; }
   DType compute() const { return compute_; }
   bool trainable() const { return use_ == ModelUse::kTraining; }
@@ -60,14 +69,14 @@ class Model {
   void ChangeWeights(WeightChange change);
 
   const PackedBlock& packed(int block) const { return packed_[block - 1]; }  // 1..d
-  const PackedWeight& packed_head() const { return PackedOf(tensors_.wte); }
+  const PackedWeight& packed_head() const { return Packed(tensors_.wte); }
+  // The packed copy of a weight matrix among tensors(), the `part`-th where it has several.
+  const PackedWeight& Packed(const Tensor& weight, int part = 0) const;
 
  private:
-  // The packed copy of a weight matrix among tensors().
-  const PackedWeight& PackedOf(const Tensor& weight) const;
-
   ModelConfig config_;
   DepthPattern pattern_;
+  MixerSpec mixer_;
   ParameterTable table_;
   DType compute_;
   ModelUse use_;

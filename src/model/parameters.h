@@ -10,7 +10,12 @@
 //   transformer.h.{i}.mlp.c_fc.weight [4D, D]      mlp.c_proj.weight [D, 4D]
 //   transformer.h.{i}.gain_attn [1]            gain_mlp [1]      (with gains)
 //   transformer.ln_f.weight [D]                ... .bias beside each weight (with bias)
-//   dwa_modules.alphas.{i}.weight [1, n]       i = block - 1, oldest source first
+//   dwa_modules.alphas.{i}.weight [C, n]       i = block - 1, C streams, oldest source first
+// and, of mixers that are not static (model/mixer_spec.h):
+//   dwa_modules.mixers.{i}.w1.weight [C n, D]      w2.weight [C n, C n]       dynamic
+//   dwa_modules.mixers.{i}.post.weight [C, D]                                 dynamic, prepost
+//   dwa_modules.mixers.{i}.query [C, D]            gate [C]                   attention, attnres
+//   transformer.h.{i}.ln_k.weight [D]              ln_v.weight [D]            streams of their own
 #ifndef DENSEFORMER_MODEL_PARAMETERS_H_
 #define DENSEFORMER_MODEL_PARAMETERS_H_
 
@@ -26,15 +31,16 @@
 
 namespace denseformer {
 
-enum class ParameterGroup { kEmbedding, kAttention, kMlp, kNorm, kDwa, kGain, kBias };
+enum class ParameterGroup { kEmbedding, kAttention, kMlp, kNorm, kDwa, kGain, kBias, kMixer };
 const char* ParameterGroupName(ParameterGroup group);
-inline constexpr int kParameterGroups = 7;
+inline constexpr int kParameterGroups = 8;
 
 enum class Initializer {
   kNormal,    // N(0, deviation)
   kOnes,      //
   kZeros,     //
-  kIdentity,  // 0, and 1 for the last element: a depth-weighted average that passes X_i on
+  kIdentity,  // 0, and 1 for the last element of each row: an average that passes X_i on
+  kConstant,  // value
 };
 
 struct Parameter {
@@ -43,16 +49,17 @@ struct Parameter {
   ParameterGroup group;
   int block;  // 1..d, 0 for what belongs to no block
   Initializer initializer;
-  float deviation;  // for kNormal
+  float deviation;  // of kNormal; the value of kConstant
   bool decay;       // weight decay by the recipe of the paper
   int64_t offset;   // of the first element in the buffer of all parameters
+  // Rows of the packed copies that GEMMs read, one after the other; empty: no GEMM reads it.
+  std::vector<int64_t> packed_rows;
 
   int64_t count() const { return shape.count(); }
+  // Whether it decides the weights of a depth-weighted average.
+  bool mixes() const { return group == ParameterGroup::kDwa || group == ParameterGroup::kMixer; }
   // Whether GEMMs read it.
-  bool matrix() const {
-    return group == ParameterGroup::kEmbedding || group == ParameterGroup::kAttention ||
-           group == ParameterGroup::kMlp;
-  }
+  bool matrix() const { return !packed_rows.empty(); }
 };
 
 // Views of all tensors of a model in one buffer: weights, gradients or a moment of the optimizer.
@@ -65,13 +72,25 @@ struct BlockTensors {
   Tensor fc_weight, fc_bias;              // [4D, D], [4D]
   Tensor mlp_proj_weight, mlp_proj_bias;  // [D, 4D], [D]
   Tensor gain_attn, gain_mlp;             // [1]
+  Tensor ln_k_weight, ln_k_bias;          // where k or v has a stream of its own
+  Tensor ln_v_weight, ln_v_bias;
+};
+
+// Of the module after block i, n sources and C streams; model/mixer.cc has the formulas.
+struct MixerTensors {
+  Tensor w1;     // [C n, D]
+  Tensor w2;     // [C n, C n]
+  Tensor post;   // [C, D]
+  Tensor query;  // [C, D]
+  Tensor gate;   // [C]
 };
 
 struct ModelTensors {
   Tensor wte;  // [V, D]
   std::vector<BlockTensors> blocks;
   Tensor ln_f_weight, ln_f_bias;
-  std::vector<Tensor> alphas;  // [d + 1], of the module after block i; [1, n]
+  std::vector<Tensor> alphas;        // [d + 1], of the module after block i; [C, n]
+  std::vector<MixerTensors> mixers;  // [d + 1]
 };
 
 class ParameterTable {
@@ -83,8 +102,8 @@ class ParameterTable {
   int64_t count(ParameterGroup group) const;            //
   int64_t buffer_size() const { return buffer_size_; }  // elements, with alignment between tensors
   const Parameter* Find(std::string_view name) const;   // null where there is none
-  // The place of the matrix that begins at `offset` among the matrices of the table.
-  int MatrixAt(int64_t offset) const;
+  // The first packed copy of the matrix that begins at `offset`, among those of the table.
+  int PackedAt(int64_t offset) const;
 
   // Views into a buffer of buffer_size() floats.
   ModelTensors Bind(float* buffer) const;

@@ -37,7 +37,7 @@ TEST_P(StagesTest, SameBitsAsTheWholePass) {
     for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
       BlocksBackward(model, *stage, dropout, Gradients::kReplace, a);
     }
-    InputBackward(model, batch.tokens, dropout, a);
+    InputBackward(model, batch.tokens, dropout, Gradients::kReplace, a);
     EXPECT_EQ(MeanLoss(losses, targets), loss) << dwa;
     EXPECT_TRUE(SameBits(whole, {model.gradients().begin(), model.gradients().end()})) << dwa;
   }

@@ -17,11 +17,12 @@ constexpr int64_t kProgramBytes = int64_t{40} << 20;
 int64_t CopyBytes(const ParameterTable& table, DType compute, bool training) {
   int64_t bytes = 0, transposed = 0;
   for (const Parameter& parameter : table.all()) {
-    if (!parameter.matrix()) continue;
-    const int64_t out = parameter.shape[0], in = parameter.shape[1];
-    bytes += static_cast<int64_t>(PackedWeight::CopyBytes(out, in, compute));
-    transposed =
-        std::max(transposed, static_cast<int64_t>(PackedWeight::TransposedBytes(out, in, compute)));
+    for (const int64_t out : parameter.packed_rows) {
+      const int64_t in = parameter.shape[1];
+      bytes += static_cast<int64_t>(PackedWeight::CopyBytes(out, in, compute));
+      transposed = std::max(transposed,
+                            static_cast<int64_t>(PackedWeight::TransposedBytes(out, in, compute)));
+    }
   }
   return training ? bytes + transposed : bytes;
 }
@@ -48,7 +49,15 @@ FlopsPerToken ForwardFlops(const ModelConfig& config, int64_t length) {
   flops.linear = d * 24 * D * D;
   flops.attention = d * 2 * D * (length + 1);
   flops.head = 2 * V * D;
-  flops.dwa = 2 * D * DepthPattern::Parse(config.dwa, config.n_layer).weight_count();
+  const DepthPattern pattern = DepthPattern::Parse(config.dwa, config.n_layer);
+  const MixerSpec mixer = ParseMixer(config);
+  for (int i = 1; i <= d; ++i) {
+    const int64_t weights =
+        mixer.stream_count(i, config.n_layer) * static_cast<int64_t>(pattern.sources(i).size());
+    flops.dwa += 2 * D * weights;
+    if (mixer.kind() == MixerKind::kDynamic) flops.dwa += 2 * weights * (D + weights);
+    if (mixer.form->increments) flops.dwa += 2 * D * weights;
+  }
   return flops;
 }
 

@@ -16,7 +16,8 @@ namespace denseformer {
 //   attention           2 D (length + 1) per block: scores and their products with the values, each
 //                       2 D a pair of positions; a position sees (length + 1) / 2 on average
 //   head                2 V D
-//   depth averages      2 D a weight
+//   depth averages      2 D per weight; dynamic mixers 2 h (D + h) more per module, h = C n;
+//                       attention mixers 2 D per weight for the scores
 // Element-wise work (LayerNorm, rotary, GELU, softmax, residual additions) is not counted.
 struct FlopsPerToken {
   int64_t linear = 0, attention = 0, head = 0, dwa = 0;

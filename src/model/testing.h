@@ -41,8 +41,13 @@ inline void RandomizeWeights(Model& model, uint64_t seed) {
         deviation *= mean;
       }
     }
+    const bool mixer_matrix = parameter.group == ParameterGroup::kMixer && parameter.matrix();
+    if (mixer_matrix) deviation = 0.6f / std::sqrt(static_cast<float>(parameter.shape[1]));
     for (float& value : data) value = mean + deviation * random.Normal();
-    if (parameter.group == ParameterGroup::kDwa) data.back() += 1.0f;
+    if (parameter.name.starts_with("dwa_modules.alphas.")) {
+      const size_t n = static_cast<size_t>(parameter.shape[1]);
+      for (size_t last = n - 1; last < data.size(); last += n) data[last] += 1.0f;
+    }
   }
   model.WeightsChanged();
 }

@@ -19,13 +19,16 @@ namespace denseformer {
 struct BenchOptions {
   std::string preset = "paper-48";            // the shapes are this preset's
   std::string patterns = "none,1x1,4x1,4x5";  // depth patterns; the first is the baseline
-  std::optional<std::string> depths;          // numbers of blocks; none: the preset's
-  std::string batches = "8";                  // sequences per batch; a list with kBenchShapes
-  int64_t length = 0;                         // tokens per sequence; 0: the preset's
-  std::string precision = "auto";             // see tensor/precision.h
-  bool recompute = false;                     // each pattern also with recomputed activations
-  std::string tokenizer;                      // path of a tokenizer
-  std::string text;                           // path of the text to encode
+  std::string mixer = "static";               // of every pattern but none; docs/mixers.md
+  std::string streams = "r";
+  std::string mixer_norm = "none";
+  std::optional<std::string> depths;  // numbers of blocks; none: the preset's
+  std::string batches = "8";          // sequences per batch; a list with kBenchShapes
+  int64_t length = 0;                 // tokens per sequence; 0: the preset's
+  std::string precision = "auto";     // see tensor/precision.h
+  bool recompute = false;             // each pattern also with recomputed activations
+  std::string tokenizer;              // path of a tokenizer
+  std::string text;                   // path of the text to encode
   InterleaveOptions interleave;
 };
 
@@ -39,6 +42,7 @@ enum BenchOption : unsigned {
   kBenchPrecision = 32,  // --precision
   kBenchRecompute = 64,  // --recompute
   kBenchText = 128,      // --tokenizer and --text
+  kBenchMixer = 256,     // --mixer, --streams and --mixer-norm
 };
 
 struct Benchmark {

@@ -7,7 +7,8 @@
       "Forward pass as in the paper: batches/s, and the share of the GEMM rate that it keeps")     \
   ROW("train", BenchTrain, kWholePass | kBenchRecompute,                                           \
       "Training step: forward, backward, gradient norm, AdamW")                                    \
-  ROW("decode", BenchDecode, kBenchPreset | kBenchPatterns | kBenchLength | kBenchPrecision,       \
+  ROW("decode", BenchDecode,                                                                       \
+      kBenchPreset | kBenchPatterns | kBenchMixer | kBenchLength | kBenchPrecision,                \
       "One token of one sequence, against reading the weights once")                               \
   ROW("dwa", BenchDwa, kKernel | kBenchPatterns,                                                   \
       "The depth-weighted averages of a pass, against a loop of axpys and against reading")        \
@@ -27,7 +28,7 @@ DF_BENCHMARKS(DF_DECLARE)
 namespace {
 
 constexpr unsigned kWholePass =
-    kBenchPreset | kBenchPatterns | kBenchShapes | kBenchLength | kBenchPrecision;
+    kBenchPreset | kBenchPatterns | kBenchMixer | kBenchShapes | kBenchLength | kBenchPrecision;
 constexpr unsigned kKernel = kBenchPreset | kBenchBatch | kBenchLength | kBenchPrecision;
 
 #define DF_ROW(name, run, options, help) {name, help, options, run},

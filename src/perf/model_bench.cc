@@ -45,8 +45,13 @@ ModelBenchOptions ParseModelOptions(const BenchOptions& options) {
   bench.config = ModelConfig::Preset(options.preset);
   bench.shapes = ParseShapes(options, bench.config.n_layer);
   bench.patterns = Split(options.patterns, ',');
+  bench.config.mixer = options.mixer;
+  bench.config.streams = options.streams;
+  bench.config.mixer_norm = options.mixer_norm;
   for (const std::string& pattern : bench.patterns) {
-    for (const BenchShape& shape : bench.shapes) DepthPattern::Parse(pattern, shape.blocks);
+    for (const BenchShape& shape : bench.shapes) {
+      WithPattern(bench.config, shape.blocks, pattern).Validate();
+    }
   }
   bench.compute = ComputeType(ParsePrecision(options.precision));
   bench.length = options.length > 0 ? options.length : bench.config.seq_len;
@@ -60,6 +65,11 @@ ModelConfig WithPattern(const ModelConfig& base, int depth, const std::string& p
   ModelConfig config = base;
   config.n_layer = depth;
   config.dwa = pattern;
+  if (pattern == "none") {  // no modules to mix
+    config.mixer = ModelConfig().mixer;
+    config.streams = ModelConfig().streams;
+    config.mixer_norm = ModelConfig().mixer_norm;
+  }
   return config;
 }
 

@@ -73,6 +73,8 @@ BenchTable ByShape(std::string title, const ModelBenchOptions& options, MeasureS
       {"width", std::to_string(options.config.n_embd)},
       {"blocks", fmt::format("{}", fmt::join(Distinct(options.shapes, &BenchShape::blocks), ", "))},
       {"batch", BatchText(Distinct(options.shapes, &BenchShape::batch), options.length)},
+      {"mixer", fmt::format("{}, streams {}, norm {}", options.config.mixer, options.config.streams,
+                            options.config.mixer_norm)},
       {"precision", DTypeName(options.compute)},
       {"threads", std::to_string(NumThreads())},
       {"gemm", GemmDescription()}};

@@ -127,6 +127,11 @@ EvalResult EvaluateSample(const Model& model, const TrainBatches& sample, int ba
 }
 
 int64_t PruneDwa(const Model& model, double percent) {
+  if (percent > 0 && model.mixer().kind() != MixerKind::kStatic) {
+    Throw(ErrorCode::kUnsupported,
+          "prune: the weights of mixer {} depend on the token; only static ones can be removed",
+          model.config().mixer);
+  }
   std::vector<float*> weights;
   for (const Tensor& alphas : model.tensors().alphas) {
     for (int64_t i = 0; !alphas.empty() && i < alphas.count(); ++i) {

@@ -8,10 +8,13 @@
 namespace denseformer {
 namespace {
 
-bool Decays(const Parameter& parameter, const TrainOptions& options) {
-  if (parameter.group == ParameterGroup::kDwa && !options.decay_dwa) return false;
-  if (parameter.group == ParameterGroup::kGain && !options.decay_gains) return false;
-  return parameter.decay;
+float DecayOf(const Parameter& parameter, const TrainOptions& options) {
+  if (parameter.group == ParameterGroup::kMixer) {
+    return static_cast<float>(options.mixer_weight_decay);
+  }
+  if (parameter.group == ParameterGroup::kDwa && !options.decay_dwa) return 0;
+  if (parameter.group == ParameterGroup::kGain && !options.decay_gains) return 0;
+  return parameter.decay ? static_cast<float>(options.weight_decay) : 0.0f;
 }
 
 std::span<float> Floats(const Storage& storage) {
@@ -52,8 +55,9 @@ void Optimizer::Update(int64_t step, double rate, double gradient_scale) {
   model_.ChangeWeights([&](const Parameter& p, int64_t begin, int64_t end) {
     if (Frozen(p, step)) return;
     AdamWStep adamw = all;
-    adamw.decay = Decays(p, options_) ? static_cast<float>(options_.weight_decay) : 0.0f;
-    adamw.step = p.group == ParameterGroup::kDwa ? dwa_updates_ : updates_;
+    adamw.decay = DecayOf(p, options_);
+    adamw.step = p.mixes() ? dwa_updates_ : updates_;
+    if (p.mixes()) adamw.rate = static_cast<float>(rate * options_.mixer_lr);
     const size_t at = static_cast<size_t>(begin), count = static_cast<size_t>(end - begin);
     AdamWUpdate(adamw, model_.weights().subspan(at, count), model_.gradients().subspan(at, count),
                 moments_.first.subspan(at, count), moments_.second.subspan(at, count));

@@ -40,7 +40,7 @@ class Optimizer {
 
  private:
   bool Frozen(const Parameter& parameter, int64_t step) const {
-    return parameter.group == ParameterGroup::kDwa && step < options_.dwa_start;
+    return parameter.mixes() && step < options_.dwa_start;
   }
 
   Model& model_;

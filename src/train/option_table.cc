@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "model/config_fields.h"
 #include "model/depth_forms.h"
+#include "model/mixer_spec.h"
 #include "tensor/precision.h"
 #include "train/options.h"
 
@@ -202,6 +203,10 @@ void AddOptimizer(TableBuilder& table) {
              "whether the DWA weights decay");
   table.Bool("optimizer.decay_gains", "--decay-gains", FIELD(decay_gains), kCourse,
              "whether the gains decay");
+  table.Real("optimizer.mixer_lr", "--mixer-lr", FIELD(mixer_lr), 0, 1e6, kCourse,
+             "factor of the learning rate for the weights of depth mixers, static ones included");
+  table.Real("optimizer.mixer_weight_decay", "--mixer-weight-decay", FIELD(mixer_weight_decay), 0,
+             1e6, kCourse, "decoupled decay of the parameters of mixers that are not static");
   table.Real("optimizer.clip", "--clip", FIELD(clip), 0, kHuge, kCourse,
              "largest norm of the whole gradient; 0 does not clip");
   table.Integer<int>("optimizer.max_bad_steps", "--max-bad-steps", FIELD(max_bad_steps), 1, 1 << 30,
@@ -299,6 +304,11 @@ void TrainOptions::Validate() const {
     Throw(ErrorCode::kUsage,
           "train.accumulate: got {}, expected a divisor of train.batch_size = {}", accumulate,
           batch_size);
+  }
+  if (dwa_start > 0 && !ParseMixer(model).form->identity) {
+    Throw(ErrorCode::kUsage,
+          "train.dwa_start: got {}, but mixer {} has no identity to stay at; expected 0", dwa_start,
+          model.mixer);
   }
   if (steps < log_alphas_every && log_alphas_every > 0 && model.dwa != "none") {
     Throw(ErrorCode::kUsage, "log.alphas_every: got {}, expected at most train.steps = {}",

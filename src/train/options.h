@@ -46,6 +46,8 @@ struct TrainOptions {
   double weight_decay = 0.1;
   bool decay_dwa = true;
   bool decay_gains = true;
+  double mixer_lr = 1;
+  double mixer_weight_decay = 0;
   double clip = 0;
   int max_bad_steps = 5;
 

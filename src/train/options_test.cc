@@ -45,6 +45,9 @@ TEST(OptionsTest, EveryOptionSurvivesTheStoredForm) {
     if (row.key == "model.n_layer") row.set(options, "6");
     if (row.key == "model.vocab_size" || row.key == "model.seq_len") row.set(options, "96");
     if (row.key == "model.dwa") row.set(options, "2x3");
+    if (row.key == "model.mixer") row.set(options, "dynamic");
+    if (row.key == "model.streams") row.set(options, "rv");
+    if (row.key == "model.mixer_norm") row.set(options, "prepost");
     if (row.key == "train.batch_size") row.set(options, "12");
     if (row.key == "train.accumulate") row.set(options, "3");
     if (row.key.starts_with("model.") || row.key.starts_with("train.batch") ||

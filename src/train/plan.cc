@@ -74,7 +74,8 @@ TrainPlan MakePlan(const TrainOptions& options) {
   Model model(options.model, compute, ModelUse::kTraining);
   TrainPlan plan;
   plan.parameters = model.table().count();
-  plan.dwa_weights = model.table().count(ParameterGroup::kDwa);
+  plan.dwa_weights =
+      model.table().count(ParameterGroup::kDwa) + model.table().count(ParameterGroup::kMixer);
   plan.memory = MemoryOf(options);
   plan.recompute =
       EffectOfRecompute(options.model, compute, options.pass_sequences(), options.model.seq_len);
@@ -130,9 +131,13 @@ std::string PlanToText(const TrainOptions& options, const TrainPlan& plan) {
   const auto line = [&text](const std::string& name, const std::string& value) {
     text += fmt::format("{:<14}{}\n", name, value);
   };
-  line("model", fmt::format("{} blocks of width {}, {} heads, {} tokens, vocabulary {}, DWA {}{}",
-                            m.n_layer, m.n_embd, m.n_head, m.seq_len, WithCommas(m.vocab_size),
-                            m.dwa, m.gains ? ", gains" : ""));
+  line("model",
+       fmt::format("{} blocks of width {}, {} heads, {} tokens, vocabulary {}, DWA {}{}", m.n_layer,
+                   m.n_embd, m.n_head, m.seq_len, WithCommas(m.vocab_size), m.dwa,
+                   (m.mixer != "static" || m.streams != "r"
+                        ? fmt::format(", mixer {}, streams {}", m.mixer, m.streams)
+                        : std::string()) +
+                       (m.gains ? ", gains" : "")));
   line("parameters", fmt::format("{} ({} of them DWA weights)", WithCommas(plan.parameters),
                                  WithCommas(plan.dwa_weights)));
   line("precision", options.precision);

@@ -72,6 +72,7 @@ void RunLog::Final(int64_t step, const EvalResult& result, double seconds) {
 }
 
 void RunLog::Alphas(int64_t step, const Model& model) {
+  if (!model.mixer().plain()) return;  // their weights are not one number per source
   Json modules = Json::object();
   std::vector<std::pair<std::string, double>> values;
   for (int i = 1; i <= model.config().n_layer; ++i) {

@@ -24,7 +24,8 @@ Json MakeSummary(const SummaryInput& input) {
                {"preset", options.preset},
                {"model", ModelToJson(options.model)},
                {"parameters", input.model.table().count()},
-               {"dwa_weights", input.model.table().count(ParameterGroup::kDwa)},
+               {"dwa_weights", input.model.table().count(ParameterGroup::kDwa) +
+                                   input.model.table().count(ParameterGroup::kMixer)},
                {"steps", state.step},
                {"batch_size", options.batch_size},
                {"tokens", tokens},

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/progress.h"
 #include "base/testing.h"
+#include "train/diagnosis.h"
 #include "train/testing.h"
 
 namespace denseformer {
@@ -147,6 +149,54 @@ TEST_F(TrainerTest, RecomputationChangesNothingAndMayChangeOnResume) {
     EXPECT_NE(kept.options.recompute, recomputed.options.recompute);
     EXPECT_EQ(Differences(Content(recomputed.run), Content(kept.run)), "");
   }
+}
+
+TEST_F(TrainerTest, EveryMixerResumesExactly) {
+  const std::array<const char*, 3> mixers[] = {{"static", "rv", "none"},
+                                               {"dynamic", "r", "none"},
+                                               {"dynamic", "rqkv", "prepost"},
+                                               {"attention", "rv", "none"},
+                                               {"attnres", "r", "none"}};
+  for (const auto& [mixer, streams, norm] : mixers) {
+    const std::string name = std::string(mixer) + "-" + streams + "-" + norm;
+    TrainRequest whole = Request("whole-" + name);
+    whole.options.model.mixer = mixer;
+    whole.options.model.streams = streams;
+    whole.options.model.mixer_norm = norm;
+    whole.options.schedule = "constant";
+    whole.options.warmup = 0;
+    whole.options.steps = 4;
+    whole.options.dropout = 0.1;
+    whole.options.eval_final = false;
+    TrainRequest parted = whole;
+    parted.run = scratch_ / ("parted-" + name);
+    parted.options.steps = 2;
+    Train(whole);
+    Train(parted);
+    OptionSources sources;
+    sources.flags = {{"train.steps", "4"}};
+    parted.options = ResolveResumed(ReadStoredOptions(parted.run), sources, {"steps"});
+    parted.resume = true;
+    Train(parted);
+    for (const char* part : {"model", "weights", "moments"}) {
+      EXPECT_EQ(Content(whole.run).at(part) == Content(parted.run).at(part), true)
+          << name << " " << part;
+    }
+    const auto losses = Metrics(whole);
+    EXPECT_LT(losses.back()["loss"], losses.front()["loss"]) << name;
+  }
+}
+
+TEST_F(TrainerTest, TheDiagnosisNamesParametersOfMixers) {
+  TrainOptions options = Request("unused").options;
+  options.model.mixer = "dynamic";
+  Model model(options.model, DType::kF32, ModelUse::kTraining);
+  model.Initialize(1);
+  Activations activations(model, 1, 4, ModelUse::kTraining);
+  const std::vector<int32_t> tokens = {1, 2, 3, 4};
+  model.tensors().mixers[2].w1.f32()[5] = NAN;
+  EXPECT_EQ(FirstBadTensor(model, {tokens, tokens, 1, 4}, activations),
+            "weight dwa_modules.mixers.1.w1.weight (element 5 is nan)");
 }
 
 TEST_F(TrainerTest, ThreadsDoNotChangeTheResult) {

@@ -24,10 +24,11 @@ struct Case {
 };
 
 std::string Describe(const Case& c) {
-  return fmt::format("d={} H={} D={} V={} dwa={} gains={} bias={} B={} T={} ignore={}",
-                     c.config.n_layer, c.config.n_head, c.config.n_embd, c.config.vocab_size,
-                     c.config.dwa, c.config.gains, c.config.bias, c.sequences, c.length,
-                     c.ignore_every);
+  return fmt::format(
+      "d={} H={} D={} V={} dwa={} mixer={} streams={} norm={} gains={} bias={} B={} T={} ignore={}",
+      c.config.n_layer, c.config.n_head, c.config.n_embd, c.config.vocab_size, c.config.dwa,
+      c.config.mixer, c.config.streams, c.config.mixer_norm, c.config.gains, c.config.bias,
+      c.sequences, c.length, c.ignore_every);
 }
 
 double LargestOf(std::span<const double> values) {
@@ -118,6 +119,44 @@ TEST_P(OracleDepthTest, EveryPattern) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Depths, OracleDepthTest, testing::Range(1, 14));
+
+// Every mixer with every set of streams on every kind of pattern.
+using MixerCase = std::tuple<const char*, const char*>;  // mixer, with its norm; streams
+class OracleMixerTest : public testing::TestWithParam<MixerCase> {};
+
+TEST_P(OracleMixerTest, EveryPattern) {
+  constexpr std::pair<int, int> kWidths[] = {{6, 1}, {24, 3}, {40, 5}, {96, 3}, {18, 9}};
+  constexpr int kDepth = 6;
+  const auto [mixer, streams] = GetParam();
+  int number = 0;
+  for (const std::string& pattern : Patterns(kDepth)) {
+    if (pattern == "none") continue;
+    ++number;
+    ModelConfig config;
+    config.n_layer = kDepth;
+    std::tie(config.n_embd, config.n_head) = kWidths[number % 5];
+    config.vocab_size = 65;
+    config.seq_len = 40;
+    config.dwa = pattern;
+    config.gains = number % 2 == 0;
+    config.bias = number % 3 == 0;
+    const bool prepost = std::string(mixer) == "prepost";
+    config.mixer = prepost ? "dynamic" : mixer;
+    config.mixer_norm = prepost ? "prepost" : "none";
+    config.streams = streams;
+    ExpectAgreement({config, 1 + number % 3, number % 2 == 0 ? 7 : 17, number % 5 == 0 ? 3 : 0},
+                    OraclePrecision::kDouble, number);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixers, OracleMixerTest,
+                         testing::Combine(testing::Values("static", "dynamic", "prepost",
+                                                          "attention", "attnres"),
+                                          testing::Values("r", "rv", "rqkv")),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  std::get<1>(info.param);
+                         });
 
 class OracleLengthTest : public testing::TestWithParam<int> {};
 
