@@ -1,23 +1,11 @@
 #include "kernels/amx.h"
 
-#include <hwy/base.h>
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 
-// The functions below are compiled for AVX-512 whatever the flags of the file, so that no function
-// of a shared header is.
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#include "kernels/amx-inl.h"
 
-// By assembler and not by intrinsics: those of GCC 12 do not say that they read memory.
-#define DF_TILE_LOAD(tile, from, bytes) \
-  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"(bytes) : "memory")
-#define DF_TILE_STORE(tile, to, bytes) \
-  asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(bytes) : "memory")
-#define DF_TILE_ZERO(tile) asm volatile("tilezero %%tmm" #tile ::)
-#define DF_TILE_MULTIPLY(c, a, b) asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
-
+DF_BEGIN_AVX512_BF16
 namespace denseformer::amx {
 namespace {
 
@@ -29,37 +17,6 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 static_assert(sizeof(TileConfig) == 64);
-
-// In place: 16 vectors of 16 dwords become their transpose.
-HWY_INLINE void Transpose(__m512i (&x)[16]) {
-  __m512i y[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-    y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
-    x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
-    x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
-    x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
-  }
-  // x[4 g + k] holds, in its 128-bit lane m, element 4 m + k of rows 4 g .. 4 g + 3.
-#pragma GCC unroll 4
-  for (int k = 0; k < 4; ++k) {
-    const __m512i even01 = _mm512_shuffle_i32x4(x[k], x[4 + k], 0x88);
-    const __m512i odd01 = _mm512_shuffle_i32x4(x[k], x[4 + k], 0xdd);
-    const __m512i even23 = _mm512_shuffle_i32x4(x[8 + k], x[12 + k], 0x88);
-    const __m512i odd23 = _mm512_shuffle_i32x4(x[8 + k], x[12 + k], 0xdd);
-    y[k] = _mm512_shuffle_i32x4(even01, even23, 0x88);
-    y[8 + k] = _mm512_shuffle_i32x4(even01, even23, 0xdd);
-    y[4 + k] = _mm512_shuffle_i32x4(odd01, odd23, 0x88);
-    y[12 + k] = _mm512_shuffle_i32x4(odd01, odd23, 0xdd);
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) x[i] = y[i];
-}
 
 }  // namespace
 
@@ -115,8 +72,7 @@ bool PackPadded(const bf16* from, size_t stride, size_t rows, size_t size, size_
   __mmask32 not_finite = 0;
   for (size_t row = 0; row < rows; ++row, from += stride, to += cols) {
     for (size_t i = 0; i < cols; i += 32) {
-      const size_t left = i < size ? std::min<size_t>(size - i, 32) : 0;
-      const __mmask32 mask = static_cast<__mmask32>((uint64_t{1} << left) - 1);
+      const __mmask32 mask = FirstLanes32(i < size ? static_cast<int64_t>(size - i) : 0);
       const __m512i x = _mm512_maskz_loadu_epi16(mask, from + i);
       not_finite |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, exponent), exponent);
       _mm512_storeu_si512(to + i, x);
@@ -130,31 +86,22 @@ void PackTransposedRight(const bf16* x, size_t rows, size_t cols, bf16* to) {
   for (size_t row = 0; row < rows; row += 16) {
     for (size_t col = 0; col < cols; col += 32, to += kTileElements) {
       __m512i tile[16];
-#pragma GCC unroll 16
-      for (size_t i = 0; i < 16; ++i) {
-        tile[i] = _mm512_loadu_si512(x + (row + i) * cols + col);
-      }
-      Transpose(tile);
-#pragma GCC unroll 16
-      for (size_t i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, tile[i]);
+      LoadRows(x + row * cols + col, cols, tile);
+      Transpose16(tile);
+      StoreTile(tile, to);
     }
   }
 }
 
 void PackRight(const bf16* x, size_t rows, size_t cols, bf16* to) {
-  alignas(64) uint16_t low[32], high[32];
-  for (uint16_t i = 0; i < 32; ++i) {
-    low[i] = static_cast<uint16_t>(i / 2 + (i % 2) * 32);
-    high[i] = static_cast<uint16_t>(low[i] + 16);
-  }
-  const __m512i low_index = _mm512_load_si512(low), high_index = _mm512_load_si512(high);
+  const RowPairing pairing;
   for (size_t row = 0; row < rows; row += 2) {
     for (size_t col = 0; col < cols; col += 32) {
       const __m512i even = _mm512_loadu_si512(x + row * cols + col);
       const __m512i odd = _mm512_loadu_si512(x + (row + 1) * cols + col);
       bf16* const y = to + (row / 32 * (cols / 16) + col / 16) * kTileElements + row % 32 / 2 * 32;
-      _mm512_storeu_si512(y, _mm512_permutex2var_epi16(even, low_index, odd));
-      _mm512_storeu_si512(y + kTileElements, _mm512_permutex2var_epi16(even, high_index, odd));
+      _mm512_storeu_si512(y, pairing.Low(even, odd));
+      _mm512_storeu_si512(y + kTileElements, pairing.High(even, odd));
     }
   }
 }
@@ -190,12 +137,9 @@ void StoreTransposed(const float* from, size_t from_stride, size_t rows, size_t 
     const size_t rows_here = std::min<size_t>(16, rows - row);
     for (size_t col = 0; col < size; col += 16) {
       __m512i tile[16];
-#pragma GCC unroll 16
-      for (size_t i = 0; i < 16; ++i) {
-        tile[i] = _mm512_loadu_si512(from + (col + i) * from_stride + row);
-      }
-      Transpose(tile);
-      const __mmask16 mask = static_cast<__mmask16>((1u << std::min<size_t>(16, size - col)) - 1);
+      LoadRows(from + col * from_stride + row, from_stride, tile);
+      Transpose16(tile);
+      const __mmask16 mask = FirstLanes(static_cast<int64_t>(size - col));
       for (size_t i = 0; i < rows_here; ++i) {
         const __m512 x = _mm512_mul_ps(_mm512_castsi512_ps(tile[i]), factor);
         _mm256_mask_storeu_epi16(to + (row + i) * to_stride + col, mask,
@@ -211,11 +155,11 @@ void StoreRows(const float* from, size_t from_stride, size_t rows, size_t size, 
     const __m512 factor = _mm512_set1_ps(scales[row * scales_step]);
     for (size_t col = 0; col < size; col += 16) {
       const __m512 x = _mm512_mul_ps(_mm512_loadu_ps(from + row * from_stride + col), factor);
-      const __mmask16 mask = static_cast<__mmask16>((1u << std::min<size_t>(16, size - col)) - 1);
+      const __mmask16 mask = FirstLanes(static_cast<int64_t>(size - col));
       _mm256_mask_storeu_epi16(to + row * to_stride + col, mask, (__m256i)_mm512_cvtneps_pbh(x));
     }
   }
 }
 
 }  // namespace denseformer::amx
-HWY_POP_ATTRIBUTES
+DF_END_AVX512_BF16

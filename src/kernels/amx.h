@@ -31,7 +31,7 @@ class TileScope {
   alignas(64) uint8_t before_[64];
 };
 
-// The left operand of Multiply: two blocks of 16 rows, going on over the sum.
+// The left operand of Multiply: two blocks of 16 rows, over all terms of the sum.
 struct LeftTiles {
   const bf16* first;
   size_t second;  // elements from the first block of rows to the second

@@ -20,9 +20,9 @@ struct LastLanes {
   __mmask16 low, high;
 
   explicit LastLanes(size_t count) : whole((count - 1) / kBlock * kBlock) {
-    const size_t rest = count - whole;
-    low = LowLanes(rest);
-    high = rest > 16 ? LowLanes(rest - 16) : __mmask16{0};
+    const int64_t rest = static_cast<int64_t>(count - whole);
+    low = FirstLanes(rest);
+    high = rest > 16 ? FirstLanes(rest - 16) : __mmask16{0};
   }
 };
 
@@ -46,7 +46,7 @@ inline __m512 Probabilities(const float* s, size_t count, size_t padded, float c
   const LastLanes last(count);
   const __m512 shift = _mm512_set1_ps(max), factor = _mm512_set1_ps(c);
   __m512 sum0 = _mm512_setzero_ps(), sum1 = sum0;
-  const auto block = [&](size_t j, __mmask16 mask0, __mmask16 mask1) {
+  const auto block = [&](size_t j, __mmask16 mask0, __mmask16 mask1) DF_AVX512_BF16_LAMBDA {
     __m512 p0 = Exp2(_mm512_fmsub_ps(_mm512_loadu_ps(s + j), factor, shift));
     __m512 p1 = Exp2(_mm512_fmsub_ps(_mm512_loadu_ps(s + j + 16), factor, shift));
     p0 = _mm512_maskz_mov_ps(mask0, p0);

@@ -2,25 +2,21 @@
 #ifndef DENSEFORMER_KERNELS_ATTENTION_ATTENTION_AMX_H_
 #define DENSEFORMER_KERNELS_ATTENTION_ATTENTION_AMX_H_
 
-#include <hwy/base.h>
 #include <immintrin.h>
 
-#include <algorithm>
 #include <cstddef>
 
+#include "kernels/amx-inl.h"
 #include "kernels/amx.h"
 #include "kernels/attention/attention_head.h"
-
-// Only what lies between these two lines is compiled for AVX-512, so that no function of a shared
-// header is.
-#define DF_BEGIN_AVX512_BF16 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
-#define DF_END_AVX512_BF16 HWY_POP_ATTRIBUTES
 
 DF_BEGIN_AVX512_BF16
 namespace denseformer {
 namespace {
 
+using amx::FirstLanes;
 using amx::kTileElements;
+using amx::ToBf16;
 
 constexpr size_t kBlock = 32;
 
@@ -73,12 +69,6 @@ inline __m512 Exp2(__m512 y) {
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.62e430p-1f));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
   return _mm512_scalef_ps(p, n);
-}
-
-inline __m512i ToBf16(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
-
-inline __mmask16 LowLanes(size_t count) {
-  return static_cast<__mmask16>((1u << std::min<size_t>(count, 16)) - 1);
 }
 
 }  // namespace

@@ -77,11 +77,10 @@ struct Backward {
 float Dot(const bf16* a, const bf16* b, size_t count) {
   __m512 sum = _mm512_setzero_ps();
   for (size_t i = 0; i < count; i += 16) {
-    const __mmask16 lanes = LowLanes(count - i);
-    const __m512i x = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, a + i));
-    const __m512i y = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, b + i));
-    sum = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(x, 16)),
-                          _mm512_castsi512_ps(_mm512_slli_epi32(y, 16)), sum);
+    const __mmask16 lanes = FirstLanes(static_cast<int64_t>(count - i));
+    const __m256i x = _mm256_maskz_loadu_epi16(lanes, a + i);
+    const __m256i y = _mm256_maskz_loadu_epi16(lanes, b + i);
+    sum = _mm512_fmadd_ps(amx::ToF32(x), amx::ToF32(y), sum);
   }
   return _mm512_reduce_add_ps(sum);
 }
@@ -124,11 +123,7 @@ void Backward::FillMask(size_t key, size_t block) {
 
 // From scores and dp of 32 keys x 32 rows: the tiles of p^T and ds^T.
 void Backward::Probabilities(size_t key, size_t block) {
-  alignas(64) static constexpr uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
-                                                    37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-                                                    11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i low_index = _mm512_load_si512(kLow);
-  const __m512i high_index = _mm512_add_epi16(low_index, _mm512_set1_epi16(16));
+  const amx::RowPairing pairing;
   const float c = static_cast<float>(std::numbers::log2e / std::sqrt(double(size.head_size)));
   const __m512 factor = _mm512_set1_ps(c);
   const __m512 shift0 = _mm512_loadu_ps(shifts + block * kBlock);
@@ -166,9 +161,8 @@ void Backward::Probabilities(size_t key, size_t block) {
       _mm512_storeu_si512(ds + tile, rounded[k]);
     }
     bf16* const pair = right + j / 2 * 32;
-    _mm512_storeu_si512(pair, _mm512_permutex2var_epi16(rounded[0], low_index, rounded[1]));
-    _mm512_storeu_si512(pair + kTileElements,
-                        _mm512_permutex2var_epi16(rounded[0], high_index, rounded[1]));
+    _mm512_storeu_si512(pair, pairing.Low(rounded[0], rounded[1]));
+    _mm512_storeu_si512(pair + kTileElements, pairing.High(rounded[0], rounded[1]));
   }
 }
 

@@ -13,18 +13,15 @@
 #include <span>
 
 #include "base/parallel.h"
+#include "kernels/amx-inl.h"
 #include "kernels/amx.h"
 #include "kernels/gemm/backend.h"
 #include "kernels/stream.h"
 #include "tensor/storage.h"
 
-// By pragma and after the includes, so that inline functions of other headers keep to the baseline.
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
-// GCC 12 takes the undefined operands inside its own intrinsics for mistakes.
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-
+// Within the attributes and after the other includes, so that inline functions of other headers
+// keep to the baseline.
+DF_BEGIN_AVX512_BF16
 #include "kernels/gemm/gemm_amx_block-inl.h"
 #include "kernels/gemm/gemm_amx_epilogue-inl.h"
 #include "kernels/gemm/gemm_amx_pack-inl.h"
@@ -324,7 +321,7 @@ void MultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool 
 }  // namespace
 }  // namespace denseformer
 
-#pragma GCC pop_options
+DF_END_AVX512_BF16
 
 namespace denseformer {
 namespace {

@@ -27,6 +27,8 @@ struct Prefetch {
   }
 };
 
+// A row of a packed tile.
+constexpr int64_t kTileRowBytes = 64;
 // Rows of 32 results are kBlock floats apart.
 constexpr int64_t kSumBytes = kBlock * 4;
 // Results of kTileRows rows.
@@ -40,46 +42,46 @@ constexpr int64_t kSumPanel = kTileRows * kBlock;
 template <class Overlap>
 void MultiplyPanel(const bf16* a0, const bf16* b0, const bf16* b1, int64_t tiles, Overlap& overlap,
                    float* c) {
-  _tile_zero(0);
-  _tile_zero(1);
+  DF_TILE_ZERO(0);
+  DF_TILE_ZERO(1);
   for (int64_t t = 0; t < tiles; ++t) {
-    _tile_loadd(4, a0 + t * kTile, 64);
-    _tile_loadd(6, b0 + t * kTile, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b1 + t * kTile, 64);
-    _tile_dpbf16ps(1, 4, 7);
+    DF_TILE_LOAD(4, a0 + t * kTile, kTileRowBytes);
+    DF_TILE_LOAD(6, b0 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(0, 4, 6);
+    DF_TILE_LOAD(7, b1 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(1, 4, 7);
     overlap.Rows();
     overlap.Step(t);
   }
-  _tile_stored(0, c, kSumBytes);
-  _tile_stored(1, c + kTileRows, kSumBytes);
+  DF_TILE_STORE(0, c, kSumBytes);
+  DF_TILE_STORE(1, c + kTileRows, kSumBytes);
 }
 
 template <class Overlap>
 void MultiplyPair(const bf16* a0, const bf16* b0, const bf16* b1, int64_t tiles, Overlap& overlap,
                   float* c) {
   const bf16* a1 = a0 + tiles * kTile;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  DF_TILE_ZERO(0);
+  DF_TILE_ZERO(1);
+  DF_TILE_ZERO(2);
+  DF_TILE_ZERO(3);
   for (int64_t t = 0; t < tiles; ++t) {
-    _tile_loadd(4, a0 + t * kTile, 64);
-    _tile_loadd(6, b0 + t * kTile, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b1 + t * kTile, 64);
-    _tile_dpbf16ps(1, 4, 7);
+    DF_TILE_LOAD(4, a0 + t * kTile, kTileRowBytes);
+    DF_TILE_LOAD(6, b0 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(0, 4, 6);
+    DF_TILE_LOAD(7, b1 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(1, 4, 7);
     overlap.Rows();
-    _tile_loadd(5, a1 + t * kTile, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    DF_TILE_LOAD(5, a1 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(2, 5, 6);
+    DF_TILE_MULTIPLY(3, 5, 7);
     overlap.Rows();
     overlap.Step(t);
   }
-  _tile_stored(0, c, kSumBytes);
-  _tile_stored(1, c + kTileRows, kSumBytes);
-  _tile_stored(2, c + kSumPanel, kSumBytes);
-  _tile_stored(3, c + kSumPanel + kTileRows, kSumBytes);
+  DF_TILE_STORE(0, c, kSumBytes);
+  DF_TILE_STORE(1, c + kTileRows, kSumBytes);
+  DF_TILE_STORE(2, c + kSumPanel, kSumBytes);
+  DF_TILE_STORE(3, c + kSumPanel + kTileRows, kSumBytes);
 }
 
 // Six results leave two registers for operands: left tiles are loaded twice, from L1 the second
@@ -89,36 +91,36 @@ void MultiplyTriple(const bf16* a0, const bf16* b0, const bf16* b1, int64_t tile
                     float* c) {
   const bf16* a1 = a0 + tiles * kTile;
   const bf16* a2 = a1 + tiles * kTile;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_zero(4);
-  _tile_zero(5);
+  DF_TILE_ZERO(0);
+  DF_TILE_ZERO(1);
+  DF_TILE_ZERO(2);
+  DF_TILE_ZERO(3);
+  DF_TILE_ZERO(4);
+  DF_TILE_ZERO(5);
   for (int64_t t = 0; t < tiles; ++t) {
-    _tile_loadd(6, b0 + t * kTile, 64);
-    _tile_loadd(7, a0 + t * kTile, 64);
-    _tile_dpbf16ps(0, 7, 6);
-    _tile_loadd(7, a1 + t * kTile, 64);
-    _tile_dpbf16ps(2, 7, 6);
+    DF_TILE_LOAD(6, b0 + t * kTile, kTileRowBytes);
+    DF_TILE_LOAD(7, a0 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(0, 7, 6);
+    DF_TILE_LOAD(7, a1 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(2, 7, 6);
     overlap.Rows();
-    _tile_loadd(7, a2 + t * kTile, 64);
-    _tile_dpbf16ps(4, 7, 6);
-    _tile_loadd(6, b1 + t * kTile, 64);
-    _tile_dpbf16ps(5, 7, 6);
+    DF_TILE_LOAD(7, a2 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(4, 7, 6);
+    DF_TILE_LOAD(6, b1 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(5, 7, 6);
     overlap.Rows();
-    _tile_loadd(7, a1 + t * kTile, 64);
-    _tile_dpbf16ps(3, 7, 6);
-    _tile_loadd(7, a0 + t * kTile, 64);
-    _tile_dpbf16ps(1, 7, 6);
+    DF_TILE_LOAD(7, a1 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(3, 7, 6);
+    DF_TILE_LOAD(7, a0 + t * kTile, kTileRowBytes);
+    DF_TILE_MULTIPLY(1, 7, 6);
     overlap.Step(t);
   }
-  _tile_stored(0, c, kSumBytes);
-  _tile_stored(1, c + kTileRows, kSumBytes);
-  _tile_stored(2, c + kSumPanel, kSumBytes);
-  _tile_stored(3, c + kSumPanel + kTileRows, kSumBytes);
-  _tile_stored(4, c + 2 * kSumPanel, kSumBytes);
-  _tile_stored(5, c + 2 * kSumPanel + kTileRows, kSumBytes);
+  DF_TILE_STORE(0, c, kSumBytes);
+  DF_TILE_STORE(1, c + kTileRows, kSumBytes);
+  DF_TILE_STORE(2, c + kSumPanel, kSumBytes);
+  DF_TILE_STORE(3, c + kSumPanel + kTileRows, kSumBytes);
+  DF_TILE_STORE(4, c + 2 * kSumPanel, kSumBytes);
+  DF_TILE_STORE(5, c + 2 * kSumPanel + kTileRows, kSumBytes);
 }
 
 }  // namespace

@@ -161,19 +161,19 @@ class OverlappedEpilogue {
     }
     // GELU and rotation are those of the rounded sums, so that the bits are those of separate
     // passes.
-    __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    __m512i rounded = ToBf16(low, high);
     if (kRotary && angles_ != nullptr) {
       const float* angles = angles_ + position_ * head_size_;
-      low = Rotate(Expand(_mm512_castsi512_si256(rounded)), angles);
-      high = Rotate(Expand(_mm512_extracti64x4_epi64(rounded, 1)), angles + 16);
-      rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+      low = Rotate(ToF32(_mm512_castsi512_si256(rounded)), angles);
+      high = Rotate(ToF32(_mm512_extracti64x4_epi64(rounded, 1)), angles + 16);
+      rounded = ToBf16(low, high);
       if (++position_ == time_) position_ = 0;
     }
     if constexpr (kRounded) Store(rounded_ + r * stride_, rounded);
     if constexpr (kGelu) {
-      const __m512 gelu_low = Gelu(Expand(_mm512_castsi512_si256(rounded)));
-      const __m512 gelu_high = Gelu(Expand(_mm512_extracti64x4_epi64(rounded, 1)));
-      Store(gelu_ + r * stride_, (__m512i)_mm512_cvtne2ps_pbh(gelu_high, gelu_low));
+      const __m512 gelu_low = Gelu(ToF32(_mm512_castsi512_si256(rounded)));
+      const __m512 gelu_high = Gelu(ToF32(_mm512_extracti64x4_epi64(rounded, 1)));
+      Store(gelu_ + r * stride_, ToBf16(gelu_low, gelu_high));
     }
   }
 
@@ -194,9 +194,6 @@ class OverlappedEpilogue {
     } else {
       _mm512_mask_storeu_epi16(to, mask_, values);
     }
-  }
-  static __m512 Expand(__m256i half) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
   }
 
   const float* sums_ = nullptr;  // rows kBlock apart

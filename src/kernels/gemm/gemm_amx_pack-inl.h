@@ -8,80 +8,43 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tensor/dtype.h"
+#include "kernels/amx-inl.h"
 
 namespace denseformer {
 namespace {
+
+using amx::FirstLanes;
+using amx::FirstLanes32;
+using amx::LoadRounded;
+using amx::LoadRows;
+using amx::PairRows;
+using amx::StoreTile;
+using amx::ToBf16;
+using amx::ToF32;
+using amx::Transpose16;
 
 constexpr int64_t kTileRows = 16;              // rows of a left tile, columns of a right tile
 constexpr int64_t kTileK = 32;                 // terms of a tile
 constexpr int64_t kTile = kTileRows * kTileK;  // elements: 1 KB
 constexpr int64_t kBlock = 2 * kTileRows;      // rows and columns of a register block
 
-int64_t DivUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t DivUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-__mmask16 FirstLanes(int64_t n) { return static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1u << n) - 1); }
-__mmask32 FirstLanes32(int64_t n) {
-  return n >= 32 ? 0xFFFFFFFFu : static_cast<__mmask32>((1u << n) - 1);
-}
-
-// 16 x 16 transposition of 32-bit elements. Inlined, so that the rows stay in registers.
-inline __attribute__((always_inline)) void Transpose16(__m512i r[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int i = 0; i < 16; i += 8) {
-    for (int j = 0; j < 4; ++j) {
-      t[i + j] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0x88);
-      t[i + j + 4] = _mm512_shuffle_i32x4(r[i + j], r[i + j + 4], 0xDD);
-    }
-  }
-  for (int j = 0; j < 8; ++j) {
-    r[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
-    r[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xDD);
-  }
-}
-
-// Up to 32 fp32 as bf16, rest 0.
-__m512i LoadRounded(const float* from, int64_t n) {
-  const __m512 low = _mm512_maskz_loadu_ps(FirstLanes(n), from);
-  const __m512 high =
-      n > 16 ? _mm512_maskz_loadu_ps(FirstLanes(n - 16), from + 16) : _mm512_setzero_ps();
-  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
-}
-
-// Up to 16 bf16 from each of two rows, interleaved: pairs of k beside each other.
-__m512i Interleave(__m256i first, __m256i second) {
-  const __m512i low = _mm512_cvtepu16_epi32(first), high = _mm512_cvtepu16_epi32(second);
-  return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
-}
-
-__m256i LoadRow16(const bf16* from, int64_t n) {
+inline __m256i LoadRow16(const bf16* from, int64_t n) {
   return _mm256_maskz_loadu_epi16(FirstLanes(n), from);
 }
 
 // 32 rows of k (fewer at the end: zero) and 16 columns, pairs of k interleaved: vector r holds rows
 // 2r, 2r + 1.
-void LoadPairs(const bf16* from, int64_t stride, int64_t rows, int64_t cols, __m512i pairs[16]) {
+inline void LoadPairs(const bf16* from, int64_t stride, int64_t rows, int64_t cols,
+                      __m512i pairs[16]) {
   for (int64_t r = 0; r < 16; ++r) {
     const __m256i first =
         2 * r < rows ? LoadRow16(from + 2 * r * stride, cols) : _mm256_setzero_si256();
     const __m256i second =
         2 * r + 1 < rows ? LoadRow16(from + (2 * r + 1) * stride, cols) : _mm256_setzero_si256();
-    pairs[r] = Interleave(first, second);
+    pairs[r] = PairRows(first, second);
   }
-}
-
-void StoreTile(const __m512i tile[16], bf16* to) {
-  for (int r = 0; r < 16; ++r) _mm512_storeu_si512(to + r * 32, tile[r]);
 }
 
 inline void StreamLine(bf16* to, __m512i line) {
@@ -119,19 +82,20 @@ inline void ForEachTile(const bf16* b, int64_t k, int64_t n, int64_t first, int6
 inline void PackRight(const bf16* b, int64_t k, int64_t n, int64_t first, int64_t panels,
                       bf16* to) {
   const int64_t tiles = DivUp(k, kTileK);
-  ForEachTile(b, k, n, first, panels, [&](int64_t t, int64_t p, __m512i pairs[16]) {
-    StoreTile(pairs, to + (p * tiles + t) * kTile);
-  });
+  ForEachTile(b, k, n, first, panels,
+              [&](int64_t t, int64_t p, __m512i pairs[16])
+                  DF_AVX512_BF16_LAMBDA { StoreTile(pairs, to + (p * tiles + t) * kTile); });
 }
 
 // Panels [first, first + panels) of a left operand from its transpose, a [k, m] in memory.
 inline void PackLeftTransposed(const bf16* a, int64_t k, int64_t m, int64_t first, int64_t panels,
                                bf16* to) {
   const int64_t tiles = DivUp(k, kTileK);
-  ForEachTile(a, k, m, first, panels, [&](int64_t t, int64_t p, __m512i pairs[16]) {
-    Transpose16(pairs);
-    StoreTile(pairs, to + (p * tiles + t) * kTile);
-  });
+  ForEachTile(a, k, m, first, panels,
+              [&](int64_t t, int64_t p, __m512i pairs[16]) DF_AVX512_BF16_LAMBDA {
+                Transpose16(pairs);
+                StoreTile(pairs, to + (p * tiles + t) * kTile);
+              });
 }
 
 // Terms [32 t, 32 t + 32) of the right operand of dy W, all panels of it, from w [out, in] packed
@@ -151,7 +115,7 @@ inline void TransposeTiles(const bf16* packed, int64_t out, int64_t in, int64_t 
       __m512i rows[16];  // of W, 32 columns each
       if (panel < out_panels) {
         const bf16* from = packed + (panel * in_tiles + i) * kTile;
-        for (int r = 0; r < 16; ++r) rows[r] = _mm512_loadu_si512(from + r * 32);
+        LoadRows(from, 32, rows);
         PrefetchNext(from + 2 * kTile, 32, 16, 64);
         Transpose16(rows);
       } else {
@@ -171,7 +135,7 @@ inline void TransposeTiles(const bf16* packed, int64_t out, int64_t in, int64_t 
 }
 
 // One panel of 16 rows of a left operand from k columns of x in memory, rows `stride` apart.
-void PackLeftPanel(const bf16* from, int64_t stride, int64_t rows, int64_t k, bf16* to) {
+inline void PackLeftPanel(const bf16* from, int64_t stride, int64_t rows, int64_t k, bf16* to) {
   for (int64_t t = 0; t * kTileK < k; ++t) {
     const __mmask32 mask = FirstLanes32(k - t * kTileK);
     for (int64_t r = 0; r < kTileRows; ++r) {
@@ -185,7 +149,7 @@ void PackLeftPanel(const bf16* from, int64_t stride, int64_t rows, int64_t k, bf
 // Elements of a row ahead of the block that is packed.
 constexpr int64_t kPackAhead = 128;
 
-void PrefetchRows(const float* from, int64_t rows, int64_t stride) {
+inline void PrefetchRows(const float* from, int64_t rows, int64_t stride) {
   for (int64_t r = 0; r < rows; ++r) {
     _mm_prefetch(reinterpret_cast<const char*>(from + r * stride), _MM_HINT_T0);
     _mm_prefetch(reinterpret_cast<const char*>(from + r * stride + 16), _MM_HINT_T0);
