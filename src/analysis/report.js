@@ -182,6 +182,7 @@
       if (line.y !== line.raw && !line.faint) {
         line.faint = document.createElementNS(SVG, 'path');
         plot.insertBefore(line.faint, plot.firstChild);
+        if (line.path.dataset.key !== undefined) line.faint.dataset.key = line.path.dataset.key;
       }
       if (!line.faint) return;
       line.faint.setAttribute('class', 'raw ' + line.path.getAttribute('class'));

@@ -28,7 +28,8 @@ class Labels {
   }
   // The left end of the base line.
   std::optional<std::pair<double, double>> Place(double x, double y, const std::string& text) {
-    const double width = 7.0 * static_cast<double>(text.size());
+    // As wide as a letter gets where a small window shrinks the chart and the font rounds up.
+    const double width = 8.5 * static_cast<double>(text.size());
     const std::pair<double, double> places[] = {{x + kRadius + 4, y + 4},
                                                 {x - kRadius - 4 - width, y + 4},
                                                 {x - width / 2, y - kRadius - 4},
