@@ -9,7 +9,7 @@
 namespace denseformer {
 namespace {
 
-bool HasAmx() { return GetCpuFeatures().Has(CpuFeature::kAmxBf16); }
+bool HasTiles() { return GetCpuFeatures().Has(CpuFeature::kAvx512Bf16); }
 
 struct Sizes {
   int64_t batch, length, width, heads, head_size;
@@ -39,10 +39,8 @@ void ForEachHead(const Tensor& qkv, const Sizes& sizes, const Dropout& dropout, 
                            .k = q + sizes.width,
                            .v = q + 2 * sizes.width,
                            .stride = 3 * sizes.width,
-                           .kv_stride = 3 * sizes.width,
                            .out_stride = sizes.width,
                            .length = sizes.length,
-                           .start = 0,
                            .head_size = sizes.head_size,
                            .dropout = dropout,
                            .dropout_index = static_cast<uint64_t>(n * sizes.length * sizes.length),
@@ -57,7 +55,7 @@ void HeadBackward(const AttentionHead<float>& head,
   AttentionHeadBackward(head, gradients);
 }
 void HeadBackward(const AttentionHead<bf16>& head, const AttentionHeadGradients<bf16>& gradients) {
-  if (HasAmx() && AttentionHeadBackwardAmx(head, gradients)) return;
+  if (HasTiles() && AttentionHeadBackwardTiles(head, gradients)) return;
   AttentionHeadBackward(head, gradients);
 }
 
@@ -92,7 +90,7 @@ void RunAttentionHead(const AttentionHead<float>& head, float* out, float* lse) 
 }
 
 void RunAttentionHead(const AttentionHead<bf16>& head, bf16* out, float* lse) {
-  if (HasAmx() && AttentionHeadForwardAmx(head, out, lse)) return;
+  if (HasTiles() && AttentionHeadForwardTiles(head, out, lse)) return;
   AttentionHeadForward(head, out, lse);
 }
 

@@ -10,18 +10,15 @@
 
 namespace denseformer {
 
-// E is float or bf16. Row i of q sees rows [0, start + i] of k and v. `start` is 0 where a backward
-// pass follows.
+// E is float or bf16. Row i of q sees rows [0, i] of k and v.
 template <class E>
 struct AttentionHead {
   const E* q;
   const E* k;
   const E* v;
-  int64_t stride;      // elements between rows of q
-  int64_t kv_stride;   // between rows of k and of v
+  int64_t stride;      // elements between rows of q, of k and of v
   int64_t out_stride;  // between rows of out
-  int64_t length;      // rows of q
-  int64_t start;       // rows of k and v before the first row of q
+  int64_t length;      // rows of q, k and v
   int64_t head_size;   // elements of a row
   Dropout dropout;
   uint64_t dropout_index;  // of row 0, column 0
@@ -50,11 +47,12 @@ void AttentionHeadBackward(const AttentionHead<float>& head,
 void AttentionHeadBackward(const AttentionHead<bf16>& head,
                            const AttentionHeadGradients<bf16>& gradients);
 
-// The same on AMX tiles, with CpuFeature::kAmxBf16. Returns false, with nothing of value written,
-// where an operand is not finite: a tile above the diagonal would carry it into the past.
-bool AttentionHeadForwardAmx(const AttentionHead<bf16>& head, bf16* out, float* lse);
-bool AttentionHeadBackwardAmx(const AttentionHead<bf16>& head,
-                              const AttentionHeadGradients<bf16>& gradients);
+// The same on tiles (kernels/amx.h), with CpuFeature::kAvx512Bf16. Returns false, with nothing of
+// value written, where an operand is not finite: a tile above the diagonal would carry it into the
+// past.
+bool AttentionHeadForwardTiles(const AttentionHead<bf16>& head, bf16* out, float* lse);
+bool AttentionHeadBackwardTiles(const AttentionHead<bf16>& head,
+                                const AttentionHeadGradients<bf16>& gradients);
 
 }  // namespace denseformer
 

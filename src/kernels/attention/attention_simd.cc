@@ -34,8 +34,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // The padded sizes of a head.
 struct Padded {
-  size_t length;  // rows of q
-  size_t seen;    // rows of k and v
+  size_t length;
   size_t head_size;
   size_t cols;    // of a packed row
   size_t keys;    // columns of the scores
@@ -44,18 +43,16 @@ struct Padded {
 
   template <class E>
   explicit Padded(const AttentionHead<E>& head)
-      : length(static_cast<size_t>(head.length)),
-        seen(static_cast<size_t>(head.start + head.length)),
-        head_size(static_cast<size_t>(head.head_size)) {
+      : length(static_cast<size_t>(head.length)), head_size(static_cast<size_t>(head.head_size)) {
     constexpr size_t kMostRows = 48, kMostScores = 128 * 1024;
     cols = RoundUp(head_size, kTileCols);
-    keys = RoundUp(seen, kTileCols);
+    keys = RoundUp(length, kTileCols);
     stride = keys + 16;
     rows = kMostRows;
     while (rows > kTileRows && rows * stride > kMostScores) rows /= 2;
     rows = RoundUp(rows, kTileRows);
   }
-  size_t all_rows() const { return RoundUp(seen, kTileRows); }
+  size_t all_rows() const { return RoundUp(length, kTileRows); }
 };
 
 // scores [rows, ...] = a [rows, head_size] times the transposed panels, on and below the diagonal;
@@ -113,7 +110,6 @@ template <class E>
 void Forward(const AttentionHead<E>& head, E* out, float* lse) {
   const Padded size(head);
   const size_t stride = static_cast<size_t>(head.stride);
-  const size_t kv_stride = static_cast<size_t>(head.kv_stride);
   const size_t out_stride = static_cast<size_t>(head.out_stride);
   float *keys, *values, *queries, *scores, *sums, *inverses, *mask;
   const auto place = [&](ScratchPlan plan) {
@@ -128,14 +124,13 @@ void Forward(const AttentionHead<E>& head, E* out, float* lse) {
   };
   place(ScratchPlan(ThreadScratch(place(ScratchPlan()))));
 
-  PackTransposed(head.k, kv_stride, size.seen, size.head_size, size.keys, keys);
-  const bool finite = PackRows(head.v, kv_stride, size.seen, size.head_size, 1.0f, size.all_rows(),
+  PackTransposed(head.k, stride, size.length, size.head_size, size.keys, keys);
+  const bool finite = PackRows(head.v, stride, size.length, size.head_size, 1.0f, size.all_rows(),
                                size.cols, values);
   const float scale = 1.0f / std::sqrt(static_cast<float>(size.head_size));
-  for (size_t done = 0; done < size.length; done += size.rows) {
-    const size_t rows = std::min(size.rows, size.length - done);
-    const size_t first = static_cast<size_t>(head.start) + done;
-    PackRows(head.q + done * stride, stride, rows, size.head_size, scale, size.rows, size.cols,
+  for (size_t first = 0; first < size.length; first += size.rows) {
+    const size_t rows = std::min(size.rows, size.length - first);
+    PackRows(head.q + first * stride, stride, rows, size.head_size, scale, size.rows, size.cols,
              queries);
     Scores(size, queries, keys, first, rows, scores);
     for (size_t row = 0; row < rows; ++row) {
@@ -145,7 +140,7 @@ void Forward(const AttentionHead<E>& head, E* out, float* lse) {
       SoftmaxRow(p, count, first + RoundUp(row + 1, kTileRows), &max, &sum);
       inverses[row] = 1.0f / sum;
       if (lse != nullptr) {
-        lse[done + row] = static_cast<float>(max + std::log(static_cast<double>(sum)));
+        lse[first + row] = static_cast<float>(max + std::log(static_cast<double>(sum)));
       }
       if (head.dropout.enabled()) {
         head.dropout.FillScales(head.dropout_index + (count - 1) * size.length,
@@ -154,7 +149,7 @@ void Forward(const AttentionHead<E>& head, E* out, float* lse) {
       }
     }
     CausalProduct(size, scores, values, finite, first, rows, sums);
-    UnpackRows(sums, size.cols, rows, size.head_size, inverses, 1, out + done * out_stride,
+    UnpackRows(sums, size.cols, rows, size.head_size, inverses, 1, out + first * out_stride,
                out_stride);
   }
 }

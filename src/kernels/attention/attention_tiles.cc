@@ -1,9 +1,11 @@
-// Attention of one bf16 head on AMX tiles, forward; sizes are padded to multiples of 32.
+// Attention of one bf16 head on tiles, forward; sizes are padded to multiples of 32.
 //
-// For 32 rows at a time, with their whole rows of scores in cache:
+// For 32 rows at a time:
 //   s = q k^T, p = 2^(s c - max), out = p v / sum(p), c = log2(e) / sqrt(head_size)
-// p is rounded to bf16 for the product; its sum is taken before, in fp32.
-#include "kernels/attention/attention_amx.h"
+// p is rounded to bf16 for the product; its sum is taken before, in fp32. The scores of up to
+// kChunk keys are in cache at a time. max is the largest so far: where a chunk has a larger one,
+// the sums of the chunks before are multiplied by 2^(old max - max).
+#include "kernels/attention/attention_tiles.h"
 
 #include <cmath>
 #include <numbers>
@@ -13,6 +15,9 @@
 DF_BEGIN_AVX512_BF16
 namespace denseformer {
 namespace {
+
+// Keys whose scores are in cache at a time, and the distance of their rows.
+constexpr size_t kChunk = 512, kScoreStride = kChunk + 16;
 
 // The mask of the lanes of two vectors that hold the last 1..32 of `count` elements.
 struct LastLanes {
@@ -70,19 +75,18 @@ inline __m512 Probabilities(const float* s, size_t count, size_t padded, float c
 struct Forward {
   const AttentionHead<bf16>& head;
   Padded size;
+  TileProducts products;
   bf16* buffer;         // k, then v, before they are packed
   bf16* queries;        // left operand q
   bf16 *keys, *values;  // right operands k^T, v
-  bf16* p;              // left operand p of one block: two blocks of 16 rows, a tile for every
-                        // 32 keys
-  float* scores;        // [32, score_stride]
+  bf16* p;              // left operand p of one block and chunk: two blocks of 16 rows, a tile for
+                        // every 32 keys
+  float* scores;        // [32, kScoreStride]
   float* sums;          // [32, cols]: p v
   float* maxima;        // [32]: largest s c
   float* totals;        // [32]: sum of p
   float* inverses;      // [32]: 1 / totals
-  float* mask;          // [keys]: dropout
-
-  size_t score_stride() const { return size.keys + 16; }
+  float* mask;          // [kChunk]: dropout
 
   explicit Forward(const AttentionHead<bf16>& head_in) : head(head_in), size(head) {
     ScratchPlan measure;
@@ -92,88 +96,113 @@ struct Forward {
   }
 
   void Place(ScratchPlan& plan) {
-    buffer = plan.Take<bf16>(size.keys * size.cols);
+    buffer = plan.Take<bf16>(size.rows * size.cols);
     queries = plan.Take<bf16>(size.rows * size.cols);
-    keys = plan.Take<bf16>(size.keys * size.cols);
-    values = plan.Take<bf16>(size.keys * size.cols);
-    p = plan.Take<bf16>(kBlock * size.keys);
-    scores = plan.Take<float>(kBlock * score_stride());
+    keys = plan.Take<bf16>(size.rows * size.cols);
+    values = plan.Take<bf16>(size.rows * size.cols);
+    p = plan.Take<bf16>(kBlock * kChunk);
+    scores = plan.Take<float>(kBlock * kScoreStride);
     sums = plan.Take<float>(kBlock * size.cols);
     maxima = plan.Take<float>(kBlock);
     totals = plan.Take<float>(kBlock);
     inverses = plan.Take<float>(kBlock);
-    mask = plan.Take<float>(size.keys);
+    mask = plan.Take<float>(kChunk);
   }
 
   bool Pack();
-  void Softmax(size_t before, size_t count, size_t padded);
+  void RaiseMaxima(size_t first, size_t count, size_t key);
+  void Softmax(size_t first, size_t count, size_t key, size_t end);
   void Block(size_t block, bf16* out, float* lse);
 };
 
 // Packs all operands; false where a value is not finite.
 bool Forward::Pack() {
-  const auto pack = [&](const bf16* from, int64_t stride, int64_t rows, size_t padded, bf16* to) {
-    return amx::PackPadded(from, static_cast<size_t>(stride), static_cast<size_t>(rows),
-                           size.head_size, padded, size.cols, to);
+  const auto pack = [&](const bf16* from, bf16* to) {
+    return amx::PackPadded(from, static_cast<size_t>(head.stride), size.length, size.head_size,
+                           size.rows, size.cols, to);
   };
-  const int64_t seen = head.start + head.length;
-  if (!pack(head.q, head.stride, head.length, size.rows, queries)) return false;
-  if (!pack(head.k, head.kv_stride, seen, size.keys, buffer)) return false;
-  amx::PackTransposedRight(buffer, size.keys, size.cols, keys);
-  if (!pack(head.v, head.kv_stride, seen, size.keys, buffer)) return false;
-  amx::PackRight(buffer, size.keys, size.cols, values);
+  if (!pack(head.q, queries)) return false;
+  if (!pack(head.k, buffer)) return false;
+  amx::PackTransposedRight(buffer, size.rows, size.cols, keys);
+  if (!pack(head.v, buffer)) return false;
+  amx::PackRight(buffer, size.rows, size.cols, values);
   return true;
 }
 
-// The p of a block, and the largest s c and the sum of each row. One loop for each step: the rows
-// are independent, and what a step waits for at the end of a row hides behind the next ones.
-void Forward::Softmax(size_t before, size_t count, size_t padded) {
+// The keys of the chunk from `key` on that a row sees.
+size_t Seen(size_t row, size_t key) { return std::min(row + 1 - key, kChunk); }
+
+// Updates the maxima by the scores of a chunk, and what was summed under the old ones.
+void Forward::RaiseMaxima(size_t first, size_t count, size_t key) {
   const float c = static_cast<float>(std::numbers::log2e / std::sqrt(double(size.head_size)));
   for (size_t row = 0; row < count; ++row) {
-    maxima[row] = Max(scores + row * score_stride(), before + row + 1) * c;
+    const float max = Max(scores + row * kScoreStride, Seen(first + row, key)) * c;
+    if (key == 0) {
+      maxima[row] = max;
+      totals[row] = 0;
+    } else if (max > maxima[row]) {
+      const __m512 factor = Exp2(_mm512_set1_ps(maxima[row] - max));
+      maxima[row] = max;
+      totals[row] *= _mm512_cvtss_f32(factor);
+      for (float* sum = sums + row * size.cols; sum < sums + (row + 1) * size.cols; sum += 16) {
+        _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), factor));
+      }
+    }
   }
+}
+
+// The p of a block and the chunk of keys [key, end), and its part of the sums of the rows. One loop
+// for each step: the rows are independent, and what a step waits for at the end of a row hides
+// behind the next ones.
+void Forward::Softmax(size_t first, size_t count, size_t key, size_t end) {
+  const float c = static_cast<float>(std::numbers::log2e / std::sqrt(double(size.head_size)));
+  RaiseMaxima(first, count, key);
   alignas(64) float parts[kBlock][16];
   for (size_t row = 0; row < count; ++row) {
-    const size_t seen = before + row + 1;
+    const size_t seen = Seen(first + row, key);
     if (head.dropout.enabled()) {
-      head.dropout.FillScales(head.dropout_index + (seen - 1) * size.length,
+      head.dropout.FillScales(head.dropout_index + (first + row) * size.length + key,
                               static_cast<int64_t>(seen), mask);
     }
-    bf16* const p_row = p + row / 16 * (size.keys / 32) * kTileElements + row % 16 * 32;
-    const __m512 sum = Probabilities(scores + row * score_stride(), seen, padded, c, maxima[row],
+    bf16* const p_row = p + row / 16 * (kChunk / 32) * kTileElements + row % 16 * 32;
+    const __m512 sum = Probabilities(scores + row * kScoreStride, seen, end - key, c, maxima[row],
                                      head.dropout.enabled() ? mask : nullptr, p_row);
     _mm512_store_ps(parts[row], sum);
   }
   for (size_t row = 0; row < count; ++row) {
-    totals[row] = _mm512_reduce_add_ps(_mm512_load_ps(parts[row]));
-    inverses[row] = 1.0f / totals[row];
+    totals[row] += _mm512_reduce_add_ps(_mm512_load_ps(parts[row]));
   }
 }
 
 // 32 rows of out, and of lse where it is not null.
 void Forward::Block(size_t block, bf16* out, float* lse) {
   const size_t first = block * kBlock, count = std::min(kBlock, size.length - first);
-  const size_t before = static_cast<size_t>(head.start) + first;  // keys that every row sees
-  const size_t padded = RoundUpToBlock(static_cast<int64_t>(before + count));
+  const size_t padded = first + kBlock;  // keys
   const size_t key_step = size.cols / 32 * kTileElements, col_step = 2 * key_step;
-  FetchNext(head, head.q, head.stride, first, count);
-  FetchNext(head, head.k, head.kv_stride, first, count);
-  FetchNext(head, head.v, head.kv_stride, first, count);
+  for (const bf16* rows : {head.q, head.k, head.v}) {
+    FetchNext(head, rows, head.stride, first, count);
+  }
   const amx::LeftTiles q{queries + first * size.cols, 16 * size.cols, size.cols, 32};
-  for (size_t key = 0; key < padded; key += kBlock) {
-    amx::Multiply(q, {keys + key / 16 * key_step, key_step, kTileElements}, size.cols / 32, false,
-                  scores + key, score_stride());
+  for (size_t begin = 0; begin < padded; begin += kChunk) {
+    const size_t end = std::min(padded, begin + kChunk);
+    for (size_t key = begin; key < end; key += kBlock) {
+      products.Multiply(q, {keys + key / 16 * key_step, key_step, kTileElements}, size.cols / 32,
+                        false, scores + key - begin, kScoreStride);
+    }
+    Softmax(first, count, begin, end);
+    for (size_t col = 0; col < size.cols; col += 32) {
+      products.Multiply(
+          {p, kChunk / 32 * kTileElements, 32, kTileElements},
+          {values + begin / 32 * col_step + col / 16 * kTileElements, kTileElements, col_step},
+          (end - begin) / kBlock, begin > 0, sums + col, size.cols);
+    }
   }
-  Softmax(before, count, padded);
-  for (size_t row = 0; row < count && lse != nullptr; ++row) {
-    lse[first + row] =
-        static_cast<float>(maxima[row] / std::numbers::log2e + double{std::log(totals[row])});
-  }
-  const size_t p_second = size.keys / 32 * kTileElements;
-  for (size_t col = 0; col < size.cols; col += 32) {
-    amx::Multiply({p, p_second, 32, kTileElements},
-                  {values + col / 16 * kTileElements, kTileElements, col_step}, padded / kBlock,
-                  false, sums + col, size.cols);
+  for (size_t row = 0; row < count; ++row) {
+    inverses[row] = 1.0f / totals[row];
+    if (lse != nullptr) {
+      lse[first + row] =
+          static_cast<float>(maxima[row] / std::numbers::log2e + double{std::log(totals[row])});
+    }
   }
   const size_t stride = static_cast<size_t>(head.out_stride);
   amx::StoreRows(sums, size.cols, count, size.head_size, inverses, 1, out + first * stride, stride);
@@ -181,10 +210,9 @@ void Forward::Block(size_t block, bf16* out, float* lse) {
 
 }  // namespace
 
-bool AttentionHeadForwardAmx(const AttentionHead<bf16>& head, bf16* out, float* lse) {
+bool AttentionHeadForwardTiles(const AttentionHead<bf16>& head, bf16* out, float* lse) {
   Forward pass(head);
   if (!pass.Pack()) return false;
-  const amx::TileScope tiles;
   for (size_t block = 0; block < pass.size.blocks; ++block) pass.Block(block, out, lse);
   return true;
 }

@@ -1,6 +1,6 @@
-// What the forward and the backward pass of attention on AMX tiles share.
-#ifndef DENSEFORMER_KERNELS_ATTENTION_ATTENTION_AMX_H_
-#define DENSEFORMER_KERNELS_ATTENTION_ATTENTION_AMX_H_
+// What the forward and the backward pass of attention on tiles share.
+#ifndef DENSEFORMER_KERNELS_ATTENTION_ATTENTION_TILES_H_
+#define DENSEFORMER_KERNELS_ATTENTION_ATTENTION_TILES_H_
 
 #include <immintrin.h>
 
@@ -9,6 +9,7 @@
 #include "kernels/amx-inl.h"
 #include "kernels/amx.h"
 #include "kernels/attention/attention_head.h"
+#include "kernels/tile_products.h"
 
 DF_BEGIN_AVX512_BF16
 namespace denseformer {
@@ -25,24 +26,22 @@ inline size_t RoundUpToBlock(int64_t value) {
 }
 
 struct Padded {
-  size_t length;  // rows of q
+  size_t length;
   size_t head_size;
-  size_t rows;    // of q, padded
-  size_t keys;    // rows of k and v, padded
+  size_t rows;    // length, padded
   size_t cols;    // head size, padded
-  size_t blocks;  // of 32 rows of q
+  size_t blocks;  // of 32 rows
 
   explicit Padded(const AttentionHead<bf16>& head)
       : length(static_cast<size_t>(head.length)),
         head_size(static_cast<size_t>(head.head_size)),
         rows(RoundUpToBlock(head.length)),
-        keys(RoundUpToBlock(head.start + head.length)),
         cols(RoundUpToBlock(head.head_size)),
         blocks(rows / kBlock) {}
 };
 
 // Fetches rows [first, first + count) of the next head into L2, where `head` has a next one: the
-// lines of a head lie so far apart that no prefetcher follows, and the tile unit leaves time for
+// lines of a head lie so far apart that no prefetcher follows, and the arithmetic leaves time for
 // it. Always inlined: GCC takes a function that only fetches for one without effect.
 HWY_INLINE void FetchNext(const AttentionHead<bf16>& head, const bf16* rows, int64_t stride,
                           size_t first, size_t count) {
@@ -75,4 +74,4 @@ inline __m512 Exp2(__m512 y) {
 }  // namespace denseformer
 DF_END_AVX512_BF16
 
-#endif  // DENSEFORMER_KERNELS_ATTENTION_ATTENTION_AMX_H_
+#endif  // DENSEFORMER_KERNELS_ATTENTION_ATTENTION_TILES_H_

@@ -1,20 +1,25 @@
-// Attention of one bf16 head on AMX tiles, backward; sizes are padded to multiples of 32.
+// Attention of one bf16 head on tiles, backward; sizes are padded to multiples of 32.
 //
-// For 32 keys at a time, transposed, so that no sum runs along a vector, and dk and dv stay in
-// tiles over all rows:
+// For a chunk of rows, and in it 32 keys at a time, transposed, so that no sum runs along a vector:
 //   s^T = k q^T, dp^T = v dout^T, p^T = 2^(s^T c - lse log2(e)), ds^T = p^T (dp^T - delta)
 //   dv = p^T dout, dk = ds^T q / sqrt(head_size), dq^T += k^T ds^T / sqrt(head_size)
-// with delta = rowsum(dout out) and c = log2(e) / sqrt(head_size). dq^T takes the ds^T of a group
-// of blocks of keys at once. p and ds are rounded to bf16 for the products; sums are fp32.
+// with delta = rowsum(dout out) and c = log2(e) / sqrt(head_size). What belongs to a chunk stays in
+// cache over all keys; dk and dv are summed from chunk to chunk. dq^T takes the ds^T of a group of
+// blocks of keys at once. p and ds are rounded to bf16 for the products; sums are fp32, in the
+// order of the rows or keys whatever the chunks and groups are.
 #include <cmath>
 #include <numbers>
 
-#include "kernels/attention/attention_amx.h"
+#include "kernels/attention/attention_tiles.h"
 #include "tensor/scratch.h"
 
 DF_BEGIN_AVX512_BF16
 namespace denseformer {
 namespace {
+
+// Blocks of 32 rows of a chunk, and blocks of 32 keys whose ds^T is kept for one update of dq^T.
+constexpr size_t kChunkBlocks = 8, kGroup = 8;
+constexpr size_t kChunkRows = kChunkBlocks * kBlock;
 
 // Stands for a log-sum-exp so large that every probability is 0.
 constexpr float kNoProbability = 1e30f;
@@ -23,28 +28,26 @@ struct Backward {
   const AttentionHead<bf16>& head;
   const AttentionHeadGradients<bf16>& gradients;
   Padded size;
-  size_t group;  // blocks of keys whose ds^T is kept for one update of dq^T
+  TileProducts products;
 
   bf16 *keys, *values;        // left operands k, v
   bf16 *queries_t, *douts_t;  // right operands q^T, dout^T
   bf16 *queries, *douts;      // right operands q, dout
   bf16* keys_t;               // left operand k^T
-  // Of one block of keys: left operands p^T and ds^T, two blocks of 16 keys, each with one tile for
-  // every 32 rows.
+  // Of one block of keys and a chunk: left operands p^T and ds^T, two blocks of 16 keys, each with
+  // one tile for every 32 rows.
   bf16 *p, *ds;
-  bf16* ds_right;          // right operand ds^T of the group: one tile for every 16 rows
+  bf16* ds_right;          // right operand ds^T of group and chunk: one tile for every 16 rows
   float *scores, *dp;      // [32, 32]
   float* mask;             // [32, 32]: dropout, transposed as the scores
   float *shifts, *deltas;  // [rows]: lse log2(e), delta
-  float* dkeys;            // [32, cols]: dk or dv of one block
-  float* dqueries_t;       // [cols, dq_stride]
+  float *dkeys, *dvalues;  // [rows, cols]: dk sqrt(head_size), dv
+  float* dqueries_t;       // [cols, kDqStride] of a chunk: dq^T sqrt(head_size)
 
-  size_t dq_stride() const { return size.rows + 16; }
+  static constexpr size_t kDqStride = kChunkRows + 16;
 
   Backward(const AttentionHead<bf16>& head_in, const AttentionHeadGradients<bf16>& gradients_in)
       : head(head_in), gradients(gradients_in), size(head) {
-    constexpr size_t kMostBytes = 512 * 1024;
-    group = std::clamp<size_t>(kMostBytes / (kBlock * size.rows * sizeof(bf16)), 2, 8);
     ScratchPlan measure;
     Place(measure);
     ScratchPlan plan(ThreadScratch(measure.used()));
@@ -55,23 +58,26 @@ struct Backward {
     for (bf16** piece : {&keys, &values, &queries_t, &douts_t, &queries, &douts, &keys_t}) {
       *piece = plan.Take<bf16>(size.rows * size.cols);
     }
-    p = plan.Take<bf16>(kBlock * size.rows);
-    ds = plan.Take<bf16>(kBlock * size.rows);
-    ds_right = plan.Take<bf16>(group * kBlock * size.rows);
+    p = plan.Take<bf16>(kBlock * kChunkRows);
+    ds = plan.Take<bf16>(kBlock * kChunkRows);
+    ds_right = plan.Take<bf16>(kGroup * kBlock * kChunkRows);
     scores = plan.Take<float>(kBlock * kBlock);
     dp = plan.Take<float>(kBlock * kBlock);
     mask = plan.Take<float>(kBlock * kBlock);
     shifts = plan.Take<float>(size.rows);
     deltas = plan.Take<float>(size.rows);
-    dkeys = plan.Take<float>(kBlock * size.cols);
-    dqueries_t = plan.Take<float>(size.cols * dq_stride());
+    dkeys = plan.Take<float>(size.rows * size.cols);
+    dvalues = plan.Take<float>(size.rows * size.cols);
+    dqueries_t = plan.Take<float>(size.cols * kDqStride);
   }
 
   bool Pack();
   void FillMask(size_t key, size_t block);
   void Probabilities(size_t key, size_t block);
-  void KeyBlock(size_t key);
-  void UpdateQueries(size_t first_key, size_t end_key);
+  void Fetch(size_t block) const;
+  void KeyBlock(size_t key, size_t chunk, size_t end);
+  void UpdateQueries(size_t first_key, size_t end_key, size_t chunk, size_t end);
+  void Chunk(size_t chunk);
 };
 
 float Dot(const bf16* a, const bf16* b, size_t count) {
@@ -131,7 +137,8 @@ void Backward::Probabilities(size_t key, size_t block) {
   const __m512 delta0 = _mm512_loadu_ps(deltas + block * kBlock);
   const __m512 delta1 = _mm512_loadu_ps(deltas + block * kBlock + 16);
   const bool dropout = head.dropout.enabled();
-  bf16* const right = ds_right + (key % group * 2 * size.blocks + 2 * block) * kTileElements;
+  const size_t in_chunk = block % kChunkBlocks;
+  bf16* const right = ds_right + 2 * (key % kGroup * kChunkBlocks + in_chunk) * kTileElements;
   for (size_t j = 0; j < kBlock; j += 2) {
     __m512i rounded[2];
     for (size_t k = 0; k < 2; ++k) {
@@ -156,7 +163,8 @@ void Backward::Probabilities(size_t key, size_t block) {
       const __m512 ds0 = _mm512_mul_ps(p0, _mm512_sub_ps(dp0, delta0));
       const __m512 ds1 = _mm512_mul_ps(p1, _mm512_sub_ps(dp1, delta1));
       rounded[k] = ToBf16(ds0, ds1);
-      const size_t tile = ((j + k) / 16 * size.blocks + block) * kTileElements + (j + k) % 16 * 32;
+      const size_t tile =
+          ((j + k) / 16 * kChunkBlocks + in_chunk) * kTileElements + (j + k) % 16 * 32;
       _mm512_storeu_si512(p + tile, ToBf16(dropped0, dropped1));
       _mm512_storeu_si512(ds + tile, rounded[k]);
     }
@@ -166,74 +174,90 @@ void Backward::Probabilities(size_t key, size_t block) {
   }
 }
 
-// dk and dv of 32 keys; leaves their ds^T in ds_right.
-void Backward::KeyBlock(size_t key) {
-  const size_t first = key * kBlock, steps = size.cols / 32;
-  const size_t count = std::min(kBlock, size.length - first);
+// Rows of a block of the next head.
+void Backward::Fetch(size_t block) const {
+  const size_t first = block * kBlock, count = std::min(kBlock, size.length - first);
   for (const bf16* rows : {head.q, head.k, head.v}) {
     FetchNext(head, rows, head.stride, first, count);
   }
   for (const bf16* rows : {gradients.out, gradients.dout}) {
     FetchNext(head, rows, head.out_stride, first, count);
   }
+}
+
+// Adds what the blocks of rows [chunk, end) give to dk and dv of 32 keys, and stores them after the
+// last chunk; leaves ds^T in ds_right.
+void Backward::KeyBlock(size_t key, size_t chunk, size_t end) {
+  const size_t first = key * kBlock, steps = size.cols / 32, begin = std::max(key, chunk);
   const amx::LeftTiles k{keys + first * size.cols, 16 * size.cols, size.cols, 32};
   const amx::LeftTiles v{values + first * size.cols, 16 * size.cols, size.cols, 32};
   const size_t row_tiles = steps * kTileElements;
-  for (size_t block = key; block < size.blocks; ++block) {
-    amx::Multiply(k, {queries_t + 2 * block * row_tiles, row_tiles, kTileElements}, steps, false,
-                  scores, kBlock);
-    amx::Multiply(v, {douts_t + 2 * block * row_tiles, row_tiles, kTileElements}, steps, false, dp,
-                  kBlock);
+  for (size_t block = begin; block < end; ++block) {
+    products.Multiply(k, {queries_t + 2 * block * row_tiles, row_tiles, kTileElements}, steps,
+                      false, scores, kBlock);
+    products.Multiply(v, {douts_t + 2 * block * row_tiles, row_tiles, kTileElements}, steps, false,
+                      dp, kBlock);
     if (head.dropout.enabled()) FillMask(key, block);
     Probabilities(key, block);
   }
   const size_t stride = static_cast<size_t>(head.stride),
                col_tiles = size.cols / 16 * kTileElements;
   const float scale = 1.0f / std::sqrt(static_cast<float>(size.head_size)), one = 1.0f;
-  const auto product = [&](const bf16* left, const bf16* right, const float& factor, bf16* to) {
+  const auto product = [&](const bf16* left, const bf16* right, float* sums, const float& factor,
+                           bf16* to) {
+    sums += first * size.cols;
     for (size_t col = 0; col < size.cols; col += 32) {
-      amx::Multiply({left + key * kTileElements, size.blocks * kTileElements, 32, kTileElements},
-                    {right + key * col_tiles + col / 16 * kTileElements, kTileElements, col_tiles},
-                    size.blocks - key, false, dkeys + col, size.cols);
+      products.Multiply(
+          {left + (begin - chunk) * kTileElements, kChunkBlocks * kTileElements, 32, kTileElements},
+          {right + begin * col_tiles + col / 16 * kTileElements, kTileElements, col_tiles},
+          end - begin, key < chunk, sums + col, size.cols);
     }
-    amx::StoreRows(dkeys, size.cols, count, size.head_size, &factor, 0, to + first * stride,
-                   stride);
+    if (end < size.blocks) return;
+    amx::StoreRows(sums, size.cols, std::min(kBlock, size.length - first), size.head_size, &factor,
+                   0, to + first * stride, stride);
   };
-  product(p, douts, one, gradients.dv);
-  product(ds, queries, scale, gradients.dk);
+  product(p, douts, dvalues, one, gradients.dv);
+  product(ds, queries, dkeys, scale, gradients.dk);
 }
 
-// dq^T += k^T ds^T over the blocks of keys [first_key, end_key), which begin a group.
-void Backward::UpdateQueries(size_t first_key, size_t end_key) {
-  const size_t right_step = 2 * size.blocks * kTileElements;
-  for (size_t block = first_key; block < size.blocks; ++block) {
-    const size_t end = std::min(end_key, block + 1);
+// dq^T += k^T ds^T over the blocks of keys [first_key, end_key), which begin a group, for the
+// blocks of rows [chunk, end).
+void Backward::UpdateQueries(size_t first_key, size_t end_key, size_t chunk, size_t end) {
+  constexpr size_t kRightStep = 2 * kChunkBlocks * kTileElements;
+  for (size_t block = std::max(first_key, chunk); block < end; ++block) {
+    const size_t in_chunk = block - chunk, keys_end = std::min(end_key, block + 1);
     for (size_t col = 0; col < size.cols; col += 32) {
-      amx::Multiply({keys_t + (col / 16 * size.blocks + first_key) * kTileElements,
-                     size.blocks * kTileElements, 32, kTileElements},
-                    {ds_right + 2 * block * kTileElements, kTileElements, right_step},
-                    end - first_key, first_key > 0, dqueries_t + col * dq_stride() + block * kBlock,
-                    dq_stride());
+      products.Multiply({keys_t + (col / 16 * size.blocks + first_key) * kTileElements,
+                         size.blocks * kTileElements, 32, kTileElements},
+                        {ds_right + 2 * in_chunk * kTileElements, kTileElements, kRightStep},
+                        keys_end - first_key, first_key > 0,
+                        dqueries_t + col * kDqStride + in_chunk * kBlock, kDqStride);
     }
   }
+}
+
+// dq of a chunk that begins at block `chunk`, and its part of dk and dv.
+void Backward::Chunk(size_t chunk) {
+  const size_t end = std::min(size.blocks, chunk + kChunkBlocks);
+  for (size_t block = chunk; block < end; ++block) Fetch(block);
+  for (size_t first = 0; first < end; first += kGroup) {
+    const size_t keys_end = std::min(end, first + kGroup);
+    for (size_t key = first; key < keys_end; ++key) KeyBlock(key, chunk, end);
+    UpdateQueries(first, keys_end, chunk, end);
+  }
+  const size_t row = chunk * kBlock, stride = static_cast<size_t>(head.stride);
+  amx::StoreTransposed(dqueries_t, kDqStride, std::min(kChunkRows, size.length - row),
+                       size.head_size, 1.0f / std::sqrt(static_cast<float>(size.head_size)),
+                       gradients.dq + row * stride, stride);
 }
 
 }  // namespace
 
-bool AttentionHeadBackwardAmx(const AttentionHead<bf16>& head,
-                              const AttentionHeadGradients<bf16>& gradients) {
+bool AttentionHeadBackwardTiles(const AttentionHead<bf16>& head,
+                                const AttentionHeadGradients<bf16>& gradients) {
   Backward pass(head, gradients);
   if (!pass.Pack()) return false;
-  const amx::TileScope tiles;
-  const size_t blocks = pass.size.blocks;
-  for (size_t first = 0; first < blocks; first += pass.group) {
-    const size_t end = std::min(blocks, first + pass.group);
-    for (size_t key = first; key < end; ++key) pass.KeyBlock(key);
-    pass.UpdateQueries(first, end);
-  }
-  amx::StoreTransposed(pass.dqueries_t, pass.dq_stride(), pass.size.length, pass.size.head_size,
-                       1.0f / std::sqrt(static_cast<float>(pass.size.head_size)), gradients.dq,
-                       static_cast<size_t>(head.stride));
+  for (size_t chunk = 0; chunk < pass.size.blocks; chunk += kChunkBlocks) pass.Chunk(chunk);
   return true;
 }
 
