@@ -26,8 +26,9 @@ int64_t LogitsRows(int64_t vocab_size, int64_t rows) {
 Activations::Activations(const Model& model, int64_t max_sequences, int64_t max_length,
                          ModelUse use, bool recompute)
     : Activations(model.config(), model.compute(), max_sequences, max_length, use, recompute,
+                  model.stage(),
                   std::make_unique<Arena>(Bytes(model.config(), model.compute(), max_sequences,
-                                                max_length, use, recompute))) {
+                                                max_length, use, recompute, &model.stage()))) {
   DF_CHECK(use == ModelUse::kInference || model.trainable());
   FillRotaryTable(kRotaryBase, rotary);
   const ModelTensors& tensors = model.tensors();
@@ -40,7 +41,7 @@ Activations::Activations(const Model& model, int64_t max_sequences, int64_t max_
 }
 
 Activations::Activations(const ModelConfig& config, DType compute, int64_t max_sequences,
-                         int64_t max_length, ModelUse use, bool recompute,
+                         int64_t max_length, ModelUse use, bool recompute, const Stage& stage,
                          std::unique_ptr<Arena> arena)
     : source_rstd(config.n_layer + 1),
       dhistory_filled(config.n_layer + 1),
@@ -49,6 +50,7 @@ Activations::Activations(const ModelConfig& config, DType compute, int64_t max_s
       config_(config),
       pattern_(DepthPattern::Parse(config.dwa, config.n_layer)),
       mixer_(ParseMixer(config)),
+      stage_(stage),
       compute_(compute),
       use_(use),
       recompute_(recompute),
@@ -57,15 +59,21 @@ Activations::Activations(const ModelConfig& config, DType compute, int64_t max_s
       sequences_(max_sequences),
       length_(max_length),
       arena_(std::move(arena)),
-      blocks_(use == ModelUse::kTraining && !recompute ? config.n_layer : 1),
+      blocks_(use == ModelUse::kTraining && !recompute
+                  ? static_cast<size_t>(stage.blocks.last - stage.blocks.first + 1)
+                  : 1),
       y_(config.n_layer + 1),
       x_(config.n_layer + 1),
       history_(config.n_layer + 1),
       dy_(config.n_layer + 1),
       y_streams_(config.n_layer + 1),
       mixers_(use == ModelUse::kTraining ? config.n_layer + 1 : 1),
-      dhistory_(config.n_layer + 1) {
+      dhistory_(config.n_layer + 1),
+      sums_(config.n_layer + 1),
+      dsources_(config.n_layer + 1),
+      dy_of_(stage.whole() ? 0 : config.n_layer + 1) {
   DF_CHECK(training() || !recompute_);
+  DF_CHECK(stage_.whole() || (training() && mixer_.plain()));
   if (max_sequences < 1 || max_length < 1 || max_length > config.seq_len) {
     Throw(ErrorCode::kUsage,
           "batch of {} sequences of {} tokens: expected at least one sequence of 1 to {} tokens",
@@ -74,7 +82,7 @@ Activations::Activations(const ModelConfig& config, DType compute, int64_t max_s
   losses.resize(arena_->measuring() ? 0 : max_rows_);
   // Mixers that are not plain do their own sums.
   averager_.emplace(mixer_.plain() ? pattern_ : DepthPattern(config.n_layer), max_rows_,
-                    config_.n_embd, *arena_);
+                    config_.n_embd, *arena_, stage_.whole() ? AveragerOptions() : kNoLookAhead);
   rotary = arena_->Allocate(DType::kF32, {max_length_, config_.head_size()});
   scratch = arena_->Allocate(DType::kF32,
                              {std::max(ResidualNormScratch(config_.n_embd), kResidualScratch)});
@@ -87,8 +95,9 @@ Activations::Activations(const ModelConfig& config, DType compute, int64_t max_s
 }
 
 size_t Activations::Bytes(const ModelConfig& config, DType compute, int64_t max_sequences,
-                          int64_t max_length, ModelUse use, bool recompute) {
+                          int64_t max_length, ModelUse use, bool recompute, const Stage* stage) {
   const Activations measured(config, compute, max_sequences, max_length, use, recompute,
+                             stage != nullptr ? *stage : WholeStage(config.n_layer),
                              std::make_unique<Arena>());
   return measured.arena_->used();
 }
@@ -116,23 +125,29 @@ void Activations::LayOut() {
   for (BlockActivations& block : blocks_) LayOutBlock(block);
   if (mixer_.plain()) {
     LayOutDepth();
+    if (!stage_.whole()) LayOutCuts();
   } else {
     LayOutMixedDepth();
     LayOutMixers();
   }
-  ln_f = Rows(compute_, D);
+  delta = Rows(compute_, D);
+  if (stage_.last()) LayOutHead();
+  if (!training()) return;
+  dx = Rows(DType::kF32, D);
+  dfc = Rows(compute_, 4 * D);
+  dqkv = Tensor(dfc.raw(), compute_, {sequences_, length_, 3 * D});
+  dnorm = Rows(compute_, D);
+}
+
+void Activations::LayOutHead() {
+  ln_f = Rows(compute_, config_.n_embd);
   ln_f_mean = arena_->Allocate(DType::kF32, {rows()});
   ln_f_rstd = arena_->Allocate(DType::kF32, {rows()});
-  delta = Rows(compute_, D);
   const int64_t chunk = LogitsRows(config_.vocab_size, rows());
   logits = arena_->Allocate(DType::kF32, {chunk, config_.vocab_size});
   if (!training()) return;
   dlogits =
       compute_ == DType::kF32 ? logits : arena_->Allocate(compute_, {chunk, config_.vocab_size});
-  dx = Rows(DType::kF32, D);
-  dfc = Rows(compute_, 4 * D);
-  dqkv = Tensor(dfc.raw(), compute_, {sequences_, length_, 3 * D});
-  dnorm = Rows(compute_, D);
 }
 
 void Activations::LayOutBlock(BlockActivations& block) {
@@ -221,6 +236,7 @@ void Activations::LayOutDepth() {
   const Tensor shared = training() ? Tensor() : Rows(DType::kF32, D);
   if (!training()) blocks_[0].x_mid = shared;
   for (int i = 0; i <= config_.n_layer; ++i) {
+    if (!stage_.Makes(i)) continue;
     const std::vector<DepthPattern::Reader>& readers = pattern_.readers(i);
     // The module at depth i itself reads X_i as it is made; only the backward pass reads it again.
     const bool stored = !readers.empty() && (training() || readers.back().depth > i);
@@ -236,6 +252,40 @@ void Activations::LayOutDepth() {
     }
     x_[i] = stored && compute_ == DType::kF32 ? history_[i] : y_[i];
     dy_[i] = module && training() ? y_[i] : Tensor();
+  }
+}
+
+// What comes and goes through the cuts of a stage.
+void Activations::LayOutCuts() {
+  const int64_t D = config_.n_embd;
+  for (const int j : stage_.in.sources) history_[j] = Rows(compute_, D);
+  if (!stage_.first()) {
+    const int cut = stage_.in.block;
+    y_[cut] = Rows(DType::kF32, D);
+    if (pattern_.has_module(cut)) {
+      dy_[cut] = y_[cut];
+    } else if (!pattern_.readers(cut).empty()) {
+      history_[cut] = compute_ == DType::kF32 ? y_[cut] : Rows(compute_, D);
+    }
+  }
+  for (const Cut* cut : {&stage_.in, &stage_.out}) {
+    // A tensor that crosses both cuts is laid out at the first.
+    const bool again = cut == &stage_.out;
+    for (const PartialSum& sum : cut->sums) {
+      if (again && FindSum(stage_.in, sum.module) != nullptr) continue;
+      sums_[sum.module] = Rows(DType::kF32, D);
+    }
+    for (const int j : cut->sources) {
+      const std::vector<int>& before = stage_.in.sources;
+      if (again && std::binary_search(before.begin(), before.end(), j)) continue;
+      dsources_[j] = Rows(DType::kF32, D);
+    }
+  }
+  for (int j = 0; j <= config_.n_layer; ++j) {
+    dy_of_[j].assign(config_.n_layer + 1, Tensor());
+    for (int i = j; i <= config_.n_layer; ++i) {
+      if (stage_.Adds(pattern_, i, j)) dy_of_[j][i] = stage_.blocks.contains(i) ? dy_[i] : sums_[i];
+    }
   }
 }
 

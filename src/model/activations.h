@@ -60,9 +60,10 @@ class Activations {
   Activations(const Model& model, int64_t max_sequences, int64_t max_length, ModelUse use,
               bool recompute = false);
 
-  // The memory that the constructor would take.
+  // The memory that the constructor would take; `stage` as for Model.
   static size_t Bytes(const ModelConfig& config, DType compute, int64_t max_sequences,
-                      int64_t max_length, ModelUse use, bool recompute = false);
+                      int64_t max_length, ModelUse use, bool recompute = false,
+                      const Stage* stage = nullptr);
   // The memory that it took.
   size_t bytes() const { return arena_->peak(); }
 
@@ -78,8 +79,11 @@ class Activations {
   int64_t rows() const { return sequences_ * length_; }
   int64_t max_rows() const { return max_rows_; }
 
-  BlockActivations& block(int i) { return blocks_[blocks_.size() > 1 ? i - 1 : 0]; }  // 1..d
-  const Tensor& y(int i) const { return y_[i]; }                                      // 0..d
+  // Of a block of the model's stage.
+  BlockActivations& block(int i) {
+    return blocks_[blocks_.size() > 1 ? i - stage_.blocks.first : 0];
+  }
+  const Tensor& y(int i) const { return y_[i]; }  // 0..d
   // Y of a stream: 0 is the residual stream.
   const Tensor& y(int i, int stream) const {
     return stream == 0 ? y_[i] : y_streams_[i][stream - 1];
@@ -97,6 +101,15 @@ class Activations {
   const Tensor& dy(int i, int stream) const {
     return stream == 0 ? dy_[i] : y_streams_[i][stream - 1];
   }
+  // dY_i of the modules i whose pairs with X_j belong to the stage (stage.h), [d + 1]; of modules
+  // after it, where it comes back from the next stage.
+  std::span<const Tensor> dy_of(int j) const { return stage_.whole() ? dy_ : dy_of_[j]; }
+
+  // Of a stage of a pipeline. The partial sum of module i [N, D] fp32 that crosses one of its cuts,
+  // or both; in the backward pass dY_i as it comes back.
+  const Tensor& sum(int i) const { return sums_[i]; }
+  // The gradient of a source X_j [N, D] fp32 that crosses one of its cuts, or both.
+  const Tensor& dsource(int j) const { return dsources_[j]; }
 
   // Of mixers that are not plain (mixer.h).
   MixerActivations& mix(int i) { return mixers_[mixers_.size() > 1 ? i : 0]; }
@@ -127,9 +140,11 @@ class Activations {
 
  private:
   Activations(const ModelConfig& config, DType compute, int64_t max_sequences, int64_t max_length,
-              ModelUse use, bool recompute, std::unique_ptr<Arena> arena);
+              ModelUse use, bool recompute, const Stage& stage, std::unique_ptr<Arena> arena);
   void LayOut();
   void LayOutDepth();
+  void LayOutCuts();
+  void LayOutHead();
   void LayOutMixedDepth();
   void LayOutMixers();
   void LayOutBlock(BlockActivations& block);
@@ -138,6 +153,7 @@ class Activations {
   ModelConfig config_;
   DepthPattern pattern_;
   MixerSpec mixer_;
+  Stage stage_;
   DType compute_;
   ModelUse use_;
   bool recompute_;
@@ -151,6 +167,9 @@ class Activations {
   std::vector<std::array<Tensor, kMostStreams - 1>> y_streams_;
   std::vector<MixerActivations> mixers_;  // [d + 1], or one for all
   std::vector<Tensor> dhistory_;          // [d + 1] fp32: gradient of the history
+  // Of a stage: [d + 1], empty where there is nothing.
+  std::vector<Tensor> sums_, dsources_;
+  std::vector<std::vector<Tensor>> dy_of_;
 };
 
 }  // namespace denseformer

@@ -27,11 +27,6 @@ void ClearVectorGradients(const Model& model) {
   }
 }
 
-// Where the gradient of Y_i goes: kept for the averages where depth i has a module, else into dx.
-const Tensor& DyPlace(const Model& model, int i, Activations& a) {
-  return model.pattern().has_module(i) ? a.dy()[i] : a.dx;
-}
-
 // dX_i in a.dx -> dY_{i-1}.
 void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gradients gradients,
                    Activations& a) {
@@ -82,10 +77,14 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gra
 // dY_i -> dX_i and the gradients of the weights that read X_i.
 void DepthBackward(const Model& model, int i, Gradients gradients, Activations& a) {
   if (!model.mixer().plain()) return MixBackward(model, i, gradients, a);
-  a.averager().Backward(i, a.history(), a.dy(), a.alphas, a.dalphas, a.dx);
+  a.averager().Backward(i, a.history(), a.dy_of(i), a.alphas, a.dalphas, a.dx);
 }
 
 }  // namespace
+
+const Tensor& DyPlace(const Model& model, int i, Activations& a) {
+  return model.pattern().has_module(i) ? a.dy()[i] : a.dx;
+}
 
 double ForwardBackward(const Model& model, const Batch& batch, const DropoutOptions& dropout,
                        float scale, Gradients gradients, Activations& a) {

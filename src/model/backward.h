@@ -23,6 +23,9 @@ namespace denseformer {
 double ForwardBackward(const Model& model, const Batch& batch, const DropoutOptions& dropout,
                        float scale, Gradients gradients, Activations& activations);
 
+// Where the gradient of Y_i goes: kept for the averages where depth i has a module, else into dx.
+const Tensor& DyPlace(const Model& model, int i, Activations& activations);
+
 // Before the parts of a pass: with kReplace the gradients of vectors are set to 0 (those of
 // matrices are stored by the GEMMs that compute them).
 void StartBackward(const Model& model, Gradients gradients, Activations& activations);

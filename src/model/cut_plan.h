@@ -42,8 +42,10 @@ struct Cut {
   int all_sources = 0, all_sums = 0;
 
   int tensors() const { return static_cast<int>(sources.size() + sums.size()); }
-  // Of one direction, the stream included: stream and sums are fp32, sources of type `history`.
+  // Of the forward pass, the stream included: stream and sums are fp32, sources of type `history`.
   int64_t bytes_per_token(int64_t width, DType history) const;
+  // Of the backward pass: all gradients are fp32.
+  int64_t backward_bytes_per_token(int64_t width) const { return width * 4 * (1 + tensors()); }
 };
 
 // `cuts`: the last block of each stage but the last one, ascending, each from 1 to d - 1.

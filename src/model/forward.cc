@@ -63,9 +63,10 @@ auto AttendSequences(const Model& model, const DropoutOptions& dropout, Activati
   };
 }
 
-// The LayerNorm that reads Y_i.
+// The LayerNorm that reads Y_i; none where the next stage computes it.
 BoundaryNorm NextNorm(const Model& model, int i, Activations& a) {
   const ModelTensors& w = model.tensors();
+  if (!model.stage().last() && i == model.stage().blocks.last) return {};
   if (i == model.config().n_layer) {
     return {w.ln_f_weight, w.ln_f_bias, a.ln_f, a.ln_f_mean, a.ln_f_rstd};
   }
@@ -180,6 +181,15 @@ void InputForward(const Model& model, std::span<const int32_t> tokens,
   EmbeddingForward(tokens, model.tensors().wte, a.x(0));
   ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.x(0));
   DepthForward(model, 0, dropout, a, observer);
+}
+
+void StreamForward(const Model& model, Activations& a) {
+  a.averager().StartForward(a.alphas);
+  const int block = model.stage().blocks.first;
+  const Tensor &y = a.y(block - 1), &history = a.history(block - 1);
+  const bool is_stream = !model.pattern().has_module(block - 1);
+  if (is_stream && !history.empty() && history.raw() != y.raw()) Convert(y, history);
+  BlockNormsForward(model, block, a);
 }
 
 void BlocksForward(const Model& model, BlockRange range, const DropoutOptions& dropout,

@@ -1,7 +1,7 @@
 // The forward pass: tokens to loss, tokens to logits. backward.h mirrors it.
 //
 // ForwardLoss and ForwardLogits run whole sequences. Below them the pass comes in parts, for passes
-// on a KV cache (decode.h) and for stages that hold some of the blocks:
+// on a KV cache (decode.h) and for stages that hold some of the blocks (stage_pass.h):
 //   InputForward, BlocksForward (1..d), head (head.h)
 // Each part leaves what the next one reads in the activations.
 #ifndef DENSEFORMER_MODEL_FORWARD_H_
@@ -47,15 +47,14 @@ using Attend = FunctionRef<void(int i, BlockActivations& b)>;
 void ForwardRows(const Model& model, std::span<const int32_t> tokens, const DropoutOptions& dropout,
                  Attend attend, Activations& activations, const DepthObserver& observer);
 
-// Blocks of a stage, 1 <= first <= last <= d.
-struct BlockRange {
-  int first = 1, last = 1;
-};
-
 // X_0 of the tokens, Y_0, and the LayerNorm of block 1. Starts a pass.
 void InputForward(const Model& model, std::span<const int32_t> tokens,
                   const DropoutOptions& dropout, Activations& activations,
                   const DepthObserver& observer);
+
+// In place of InputForward on a later stage of a pipeline: the LayerNorm of its first block from Y
+// of the cut, and X of the cut in the history where that is the same. Starts a pass.
+void StreamForward(const Model& model, Activations& activations);
 
 // Blocks first..last: X_i, Y_i, and the LayerNorm that reads Y_i, from Y_{first-1} and its
 // LayerNorm.

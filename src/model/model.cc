@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include "base/parallel.h"
+
 namespace denseformer {
 namespace {
 
@@ -10,11 +12,12 @@ const ModelConfig& Validated(const ModelConfig& config) {
 
 }  // namespace
 
-Model::Model(const ModelConfig& config, DType compute, ModelUse use)
+Model::Model(const ModelConfig& config, DType compute, ModelUse use, const Stage* stage)
     : config_(Validated(config)),
       pattern_(DepthPattern::Parse(config.dwa, config.n_layer)),
       mixer_(ParseMixer(config)),
-      table_(config_, pattern_),
+      stage_(stage != nullptr ? *stage : WholeStage(config.n_layer)),
+      table_(config_, pattern_, stage_),
       compute_(compute),
       use_(use),
       weights_(static_cast<size_t>(table_.buffer_size()) * sizeof(float)) {
@@ -31,7 +34,9 @@ Model::Model(const ModelConfig& config, DType compute, ModelUse use)
       first += rows;
     }
   }
-  for (const BlockTensors& block : tensors_.blocks) {
+  if (!stage_.whole()) RequireSplittable(config_);
+  for (int i = stage_.blocks.first; i <= stage_.blocks.last; ++i) {
+    const BlockTensors& block = tensors_.blocks[i - 1];
     std::vector<const PackedWeight*> qkv;
     for (int64_t rows = 0; rows < block.qkv_weight.rows(); rows += qkv.back()->out()) {
       qkv.push_back(&Packed(block.qkv_weight, static_cast<int>(qkv.size())));
@@ -68,7 +73,9 @@ void Model::ChangeWeights(WeightChange change) {
   auto matrix = matrices_.begin();
   for (const Parameter& p : table_.all()) {
     if (!p.matrix()) {
-      change(p, p.offset, p.offset + p.count());
+      ParallelFor(p.count(), /*grain=*/1 << 16, [&](int64_t begin, int64_t end, int) {
+        change(p, p.offset + begin, p.offset + end);
+      });
       continue;
     }
     int64_t begin = p.offset;

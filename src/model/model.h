@@ -13,6 +13,7 @@
 #include "kernels/gemm/gemm.h"
 #include "model/mixer_spec.h"
 #include "model/parameters.h"
+#include "model/stage.h"
 #include "tensor/storage.h"
 
 namespace denseformer {
@@ -39,12 +40,14 @@ class Model {
   // Validates the configuration. Weights are zero until Initialize or a checkpoint fills them.
   // `compute` is the type that GEMMs read; master weights, sums and the residual stream are always
   // fp32. Gradients exist with kTraining only.
-  Model(const ModelConfig& config, DType compute, ModelUse use);
+  // `stage`: the part of a pipeline (stage.h) whose parameters this object has; null: all of them.
+  Model(const ModelConfig& config, DType compute, ModelUse use, const Stage* stage = nullptr);
   Model(Model&&) = default;
 
   const ModelConfig& config() const { return config_; }
   const DepthPattern& pattern() const { return pattern_; }
   const MixerSpec& mixer() const { return mixer_; }
+  const Stage& stage() const { return stage_; }
   const ParameterTable& table() const { return table_; }
   DType compute() const { return compute_; }
   bool trainable() const { return use_ == ModelUse::kTraining; }
@@ -68,7 +71,8 @@ class Model {
   using WeightChange = FunctionRef<void(const Parameter& parameter, int64_t begin, int64_t end)>;
   void ChangeWeights(WeightChange change);
 
-  const PackedBlock& packed(int block) const { return packed_[block - 1]; }  // 1..d
+  // Of a block of the stage.
+  const PackedBlock& packed(int block) const { return packed_[block - stage_.blocks.first]; }
   const PackedWeight& packed_head() const { return Packed(tensors_.wte); }
   // The packed copy of a weight matrix among tensors(), the `part`-th where it has several.
   const PackedWeight& Packed(const Tensor& weight, int part = 0) const;
@@ -77,13 +81,14 @@ class Model {
   ModelConfig config_;
   DepthPattern pattern_;
   MixerSpec mixer_;
+  Stage stage_;
   ParameterTable table_;
   DType compute_;
   ModelUse use_;
   Storage weights_, gradients_;
   ModelTensors tensors_, gradient_tensors_;
   std::vector<PackedWeight> matrices_;  // packed copies of the table's matrices, in its order
-  std::vector<PackedBlock> packed_;     // [d], of matrices_
+  std::vector<PackedBlock> packed_;     // [blocks of the stage], of matrices_
 };
 
 }  // namespace denseformer

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "model/mixer_spec.h"
+#include "model/stage.h"
 
 namespace denseformer {
 namespace {
@@ -140,6 +141,19 @@ void VisitParameters(const ModelConfig& config, const DepthPattern& pattern, Mod
   }
 }
 
+// Whether several stages have it.
+bool Shared(const Spec& spec) {
+  return spec.group == ParameterGroup::kDwa || spec.group == ParameterGroup::kMixer ||
+         spec.group == ParameterGroup::kEmbedding;
+}
+
+bool OnStage(const Spec& spec, const Stage& stage) {
+  if (stage.whole()) return true;
+  if (spec.group == ParameterGroup::kEmbedding) return stage.first() || stage.last();
+  if (Shared(spec)) return true;
+  return spec.block > 0 ? stage.blocks.contains(spec.block) : stage.last();
+}
+
 // By the authors' recipe every matrix but the tied embedding decays, and so do DWA weights and
 // gains.
 bool Decays(ParameterGroup group) {
@@ -156,11 +170,19 @@ const char* ParameterGroupName(ParameterGroup group) {
 }
 
 ParameterTable::ParameterTable(const ModelConfig& config, const DepthPattern& pattern)
+    : ParameterTable(config, pattern, WholeStage(config.n_layer)) {}
+
+ParameterTable::ParameterTable(const ModelConfig& config, const DepthPattern& pattern,
+                               const Stage& stage)
     : config_(config), pattern_(pattern) {
   ModelTensors unused;
-  VisitParameters(config_, pattern_, unused, [this](Tensor&, const Spec& spec) {
+  VisitParameters(config_, pattern_, unused, [this, &stage](Tensor&, const Spec& spec) {
+    if (!OnStage(spec, stage)) return;
+    const bool embeds_only = spec.group == ParameterGroup::kEmbedding && !stage.last();
     parameters_.push_back({spec.name, spec.shape, spec.group, spec.block, spec.initializer,
-                           spec.deviation, Decays(spec.group), buffer_size_, spec.packed_rows});
+                           spec.deviation, Decays(spec.group), buffer_size_,
+                           embeds_only ? std::vector<int64_t>() : spec.packed_rows,
+                           stage.first() || !Shared(spec)});
     count_ += spec.shape.count();
     buffer_size_ += (spec.shape.count() + kAlignedFloats - 1) / kAlignedFloats * kAlignedFloats;
   });
@@ -194,8 +216,12 @@ int ParameterTable::PackedAt(int64_t offset) const {
 ModelTensors ParameterTable::Bind(float* buffer) const {
   ModelTensors tensors;
   size_t next = 0;
-  VisitParameters(config_, pattern_, tensors,
-                  [&](Tensor& tensor, const Spec&) { tensor = View(parameters_[next++], buffer); });
+  VisitParameters(config_, pattern_, tensors, [&](Tensor& tensor, const Spec& spec) {
+    // A stage has some of the rows, in the same order.
+    if (next == parameters_.size() || parameters_[next].name != spec.name) return;
+    tensor = View(parameters_[next++], buffer);
+  });
+  DF_CHECK(next == parameters_.size());
   return tensors;
 }
 

@@ -54,6 +54,8 @@ struct Parameter {
   int64_t offset;   // of the first element in the buffer of all parameters
   // Rows of the packed copies that GEMMs read, one after the other; empty: no GEMM reads it.
   std::vector<int64_t> packed_rows;
+  // Whether its gradient counts in the norm: a parameter of several stages does on the first.
+  bool counted = true;
 
   int64_t count() const { return shape.count(); }
   // Whether it decides the weights of a depth-weighted average.
@@ -93,9 +95,16 @@ struct ModelTensors {
   std::vector<MixerTensors> mixers;  // [d + 1]
 };
 
+struct Stage;
+
 class ParameterTable {
  public:
+  // Rows of the whole model.
   ParameterTable(const ModelConfig& config, const DepthPattern& pattern);
+  // Rows that a stage of a pipeline holds: its blocks, the weights of all averages, the embedding
+  // on the first and the last stage (on the last one as the head's matrix), the final norm on the
+  // last.
+  ParameterTable(const ModelConfig& config, const DepthPattern& pattern, const Stage& stage);
 
   std::span<const Parameter> all() const { return parameters_; }
   int64_t count() const { return count_; }              // parameters of the model

@@ -28,15 +28,15 @@ int64_t CopyBytes(const ParameterTable& table, DType compute, bool training) {
 }
 
 MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
-                     ModelUse use, bool recompute) {
+                     ModelUse use, bool recompute, const Stage& stage) {
   config.Validate();
-  const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer));
+  const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer), stage);
   MemoryUse memory;
   memory.program = kProgramBytes;
   memory.weights = table.buffer_size() * static_cast<int64_t>(sizeof(float));
   memory.copies = CopyBytes(table, compute, use == ModelUse::kTraining);
-  memory.activations =
-      static_cast<int64_t>(Activations::Bytes(config, compute, sequences, length, use, recompute));
+  memory.activations = static_cast<int64_t>(
+      Activations::Bytes(config, compute, sequences, length, use, recompute, &stage));
   return memory;
 }
 
@@ -68,15 +68,27 @@ int64_t RecomputeFlopsPerToken(const ModelConfig& config, int64_t length) {
 
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
                          int64_t length, bool recompute) {
-  MemoryUse memory = PassMemory(config, compute, sequences, length, ModelUse::kTraining, recompute);
+  MemoryUse memory = PassMemory(config, compute, sequences, length, ModelUse::kTraining, recompute,
+                                WholeStage(config.n_layer));
   memory.gradients = memory.weights;
   memory.moments = 2 * memory.weights;
   return memory;
 }
 
+MemoryUse StageMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
+                      bool recompute, const StageUse& use) {
+  MemoryUse memory =
+      PassMemory(config, compute, sequences, length, ModelUse::kTraining, recompute, *use.stage);
+  memory.gradients = memory.weights;
+  memory.moments = 2 * memory.weights / use.copies;
+  memory.activations *= use.micro_batches;
+  return memory;
+}
+
 MemoryUse InferenceMemory(const ModelConfig& config, DType compute, int64_t sequences,
                           int64_t length) {
-  return PassMemory(config, compute, sequences, length, ModelUse::kInference, /*recompute=*/false);
+  return PassMemory(config, compute, sequences, length, ModelUse::kInference, /*recompute=*/false,
+                    WholeStage(config.n_layer));
 }
 
 RecomputeEffect EffectOfRecompute(const ModelConfig& config, DType compute, int64_t sequences,

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "denseformer/config.h"
+#include "model/stage.h"
 #include "tensor/dtype.h"
 
 namespace denseformer {
@@ -41,6 +42,14 @@ struct MemoryUse {
 };
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
                          int64_t length, bool recompute = false);
+// Of a process that holds a stage of a pipeline.
+struct StageUse {
+  const Stage* stage = nullptr;
+  int micro_batches = 1;  // under way
+  int copies = 1;         // of the pipeline, which share the moments
+};
+MemoryUse StageMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
+                      bool recompute, const StageUse& use);
 MemoryUse InferenceMemory(const ModelConfig& config, DType compute, int64_t sequences,
                           int64_t length);
 
