@@ -309,17 +309,20 @@ void Deliver(const Tensor& result, const Tensor& to) {
   if (result.raw() != to.raw()) Convert(result, to);
 }
 
-// Copies `master` to another layout; prepared once.
+// Copies `master` to another layout; prepared once, for the number of threads at that time.
 class Repack {
  public:
   Repack() = default;
   Repack(const memory::desc& from, const void* master, const memory::desc& to)
-      : source_(from, Engine(), const_cast<void*>(master)),
-        destination_(to, Engine(), nullptr),
-        reorder_(source_, destination_) {}
+      : source_(from, Engine(), const_cast<void*>(master)), destination_(to, Engine(), nullptr) {
+    // oneDNN plans with the threads that OpenMP has now, which may be more than --threads.
+    threads_ = UseThreads(NumThreads());
+    reorder_ = dnnl::reorder(source_, destination_);
+  }
 
   void Run(void* copy) const {
     destination_.set_data_handle(copy);
+    UseThreads(threads_);
     thread_local dnnl::stream stream(Engine());
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, source_.get()},
                                          {DNNL_ARG_TO, destination_.get()}};
@@ -331,6 +334,7 @@ class Repack {
  private:
   memory source_, destination_;
   dnnl::reorder reorder_;
+  int threads_ = 1;
 };
 
 size_t PackedBytes(int64_t out, int64_t in, DType compute) {
@@ -371,12 +375,12 @@ class NativeBf16Weight : public GemmWeight {
   }
 
   void BackwardInput(const Tensor& dy, const Tensor& dx) const override {
-    const Key key =
-        MakeKey(Gemm::kBackwardInput, dy.rows(), out(), in(), DType::kBF16, dx.dtype(), false);
     thread_local Storage storage;
     void* const transposed = Scratch(storage, transposed_bytes_);
     to_transposed_.Run(transposed);
-    Run(key, dy.raw(), transposed, nullptr, dx.raw());
+    // After the copy, which may set another number of threads.
+    Run(MakeKey(Gemm::kBackwardInput, dy.rows(), out(), in(), DType::kBF16, dx.dtype(), false),
+        dy.raw(), transposed, nullptr, dx.raw());
   }
 
  private:

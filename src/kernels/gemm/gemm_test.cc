@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -240,6 +243,31 @@ TEST(GemmThreads, WeightGradientHasTheSameBits) {
       EXPECT_EQ(0, std::memcmp(first.data(), bits.data(), bits.size() * 4)) << n << " threads";
     }
     SetNumThreads(threads);
+  });
+}
+
+int ThreadsOfProcess() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+// Ends the process with the number of threads that GEMMs with one started beside it.
+[[noreturn]] void CountThreads(DType compute) {
+  SetNumThreads(1);
+  const int before = ThreadsOfProcess();
+  Operand w(DType::kF32, {256, 256}, 1), x(compute, {512, 256}, 2), y(compute, {512, 256}, 3);
+  PackedWeight packed(w.tensor, compute);
+  packed.Change([](int64_t, int64_t) {});
+  LinearForward(x.tensor, packed, Tensor(), y.tensor);
+  LinearBackwardInput(y.tensor, packed, x.tensor);
+  LinearBackwardWeight(y.tensor, x.tensor, w.tensor, /*add=*/false);
+  std::_Exit(ThreadsOfProcess() - before);
+}
+
+TEST(GemmThreadsDeathTest, OneMeansOne) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ForEachBackend([](const GemmBackend&, DType compute) {
+    EXPECT_EXIT(CountThreads(compute), testing::ExitedWithCode(0), "");
   });
 }
 
