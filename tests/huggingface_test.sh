@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Exports small models of every topology for Hugging Face transformers, loads them there, compares tokens and
+# Exports small models of every topology and mixer for Hugging Face transformers, loads them there, compares tokens and
 # log-probabilities with denseformer generate, and imports them back. Ends with 77 (skipped) where no Python here has
 # transformers and a PyTorch that it works with.
 #
@@ -21,11 +21,12 @@ for n in $(seq 300); do echo "$n green bottles hanging on the wall, and $((n - 1
 head -30 text.txt >val.txt
 "$program" data prepare text.txt --val val.txt --tokenizer tokenizer.json --out data --quiet >/dev/null
 printf '11\n000\n1011\n10001\n' >mask.txt
-for case in none:plain 2x1:plain 1x2:all grouped:2x2:plain last:2:plain final:all mask.txt:all; do
-  dwa=${case%:*} options=()
-  [ "${case##*:}" = plain ] || options=(--set model.gains=true --set model.bias=true)
-  name=${dwa//[:.]/-}
-  "$program" train "run-$name" --preset test --vocab-size 300 --dwa "$dwa" "${options[@]}" --data data --steps 30 \
+# Topology, then further options.
+while read -r dwa more <&3; do
+  options=(--dwa "$dwa")
+  for option in $more; do options+=("$option"); done
+  name=$(echo "$dwa-$more" | tr -c 'a-z0-9\n' - | tr -s -)
+  "$program" train "run-$name" --preset test --vocab-size 300 "${options[@]}" --data data --steps 30 \
     --lr 0.01 --threads 1 --quiet >/dev/null
   "$program" export "run-$name" --format huggingface -o "hub-$name" --quiet >/dev/null
   "$program" generate "run-$name" --prompt '7 green bottles' --temperature 0 --max-tokens 12 --logprobs 0 --seed 1 --json \
@@ -34,5 +35,18 @@ for case in none:plain 2x1:plain 1x2:all grouped:2x2:plain last:2:plain final:al
   "$program" import "hub-$name" -o "back-$name" --quiet >/dev/null
   for run in run back; do "$program" export "$run-$name" -o "native-$run-$name" --quiet >/dev/null; done
   diff -r "native-run-$name" "native-back-$name" || { echo "$name: import changes the model"; exit 1; }
-done
+done 3<<'CASES'
+none
+2x1
+1x2 --set model.gains=true --set model.bias=true
+grouped:2x2
+last:2
+final --set model.gains=true --set model.bias=true
+mask.txt --set model.gains=true --set model.bias=true
+1x1 --mixer static --streams rqkv
+1x2 --mixer dynamic --streams rv --set model.bias=true
+2x1 --mixer dynamic --mixer-norm prepost
+1x1 --mixer attention --streams rqkv --set model.bias=true
+last:2 --mixer attnres --streams rv
+CASES
 "$python" "$root/tests/python/huggingface_test.py" hub-*/ </dev/null

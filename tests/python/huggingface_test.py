@@ -58,8 +58,14 @@ def test(directory):
             close(again(whole).logits, logits, "saved and loaded")
     # A model from scratch: averages pass the newest output on.
     fresh = AutoModelForCausalLM.from_config(model.config, trust_remote_code=True)
+    newest = 0 if model.config.mixer_norm == "prepost" else 1
     for average in fresh.dwa_modules.alphas.values():
-        assert average.weight[0, -1] == 1 and average.weight[0, :-1].abs().sum() == 0, average.weight
+        assert (average.weight[:, -1] == newest).all(), average.weight
+        assert average.weight[:, :-1].abs().sum() == 0, average.weight
+    for mixer in fresh.dwa_modules.mixers.values():
+        for parameter in ("w2.weight", "query", "gate"):
+            values = dict(mixer.named_parameters()).get(parameter)
+            assert values is None or not values.any(), parameter
     print(f"{directory}: {model.config.dwa}, {count} tokens, log-probabilities within {worst:.1e}")
 
 

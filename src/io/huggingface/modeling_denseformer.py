@@ -6,10 +6,12 @@
 A decoder of pre-norm blocks with rotary positions, exact GELU and a head tied to the embedding. After
 block i a depth-weighted average replaces the stream by a weighted sum of earlier outputs,
 
-    Y_i = sum over j in S_i of alpha_ij X_j,
+    Y_i = sum over j in S_i of a_ij X_j,
 
 where X_0 is the embedding and X_j the output of block j. `depth_sources` of the configuration lists S_i,
 oldest first, for each block that has an average; so every topology, masks included, is the same code.
+`mixer` says with which weights (learned scalars, or functions of the token), `streams` which parts of the
+next block get an average of their own: r (all of it), rv (the residual stream; v) or rqkv.
 """
 import torch
 from torch import nn
@@ -28,7 +30,8 @@ class DenseFormerConfig(PretrainedConfig):
     }
 
     def __init__(self, n_layer=12, n_head=12, n_embd=768, vocab_size=50304, seq_len=256, bias=False,
-                 gains=False, dwa="none", depth_sources=None, **kwargs):
+                 gains=False, dwa="none", depth_sources=None, mixer="static", streams="r",
+                 mixer_norm="none", **kwargs):
         self.n_layer = n_layer
         self.n_head = n_head
         self.n_embd = n_embd
@@ -38,6 +41,9 @@ class DenseFormerConfig(PretrainedConfig):
         self.gains = gains
         self.dwa = dwa  # the name of the topology, for denseformer import
         self.depth_sources = depth_sources or {}  # str(i) -> S_i, for 1 <= i <= n_layer
+        self.mixer = mixer
+        self.streams = streams
+        self.mixer_norm = mixer_norm
         super().__init__(**kwargs)
 
 
@@ -59,10 +65,18 @@ class Attention(nn.Module):
         self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
         self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
 
-    def forward(self, x, positions, mask, cache):
-        batch, time, width = x.shape
-        q, k, v = (part.view(batch, time, self.heads, -1).transpose(1, 2)
-                   for part in self.c_attn(x).split(width, dim=2))
+    def project(self, inputs):
+        """q, k and v, each from its own input; one product where that is the same."""
+        if all(x is inputs[0] for x in inputs):
+            return self.c_attn(inputs[0]).chunk(3, dim=2)
+        biases = (None,) * 3 if self.c_attn.bias is None else self.c_attn.bias.chunk(3)
+        return [F.linear(x, weight, bias)
+                for x, weight, bias in zip(inputs, self.c_attn.weight.chunk(3), biases)]
+
+    def forward(self, inputs, positions, mask, cache):
+        batch, time, width = inputs[0].shape
+        q, k, v = (part.reshape(batch, time, self.heads, -1).transpose(1, 2)
+                   for part in self.project(inputs))
         q, k = rotate(q, positions), rotate(k, positions)
         if cache is not None:
             k, v = cache.update(k, v, self.layer)
@@ -99,32 +113,111 @@ class Block(nn.Module):
         self.mlp = Mlp(config)
         self.gain_attn = nn.Parameter(torch.ones(1)) if config.gains else None
         self.gain_mlp = nn.Parameter(torch.ones(1)) if config.gains else None
+        # Norms of the streams of k and v, where there is a module before the block.
+        mixed = str(layer) in config.depth_sources
+        self.ln_k = LayerNorm(config) if mixed and "k" in config.streams else None
+        self.ln_v = LayerNorm(config) if mixed and "v" in config.streams else None
 
-    def forward(self, x, positions, mask, cache):
+    def forward(self, streams, positions, mask, cache):
+        """streams: [r], [r, v] or [r, q, k, v]."""
+        x = streams[0]
+        q = self.ln_1(streams[1] if self.ln_k is not None else x)
+        k = q if self.ln_k is None else self.ln_k(streams[2])
+        v = q if self.ln_v is None else self.ln_v(streams[-1])
         x = (x if self.gain_attn is None else self.gain_attn * x) + self.attn(
-            self.ln_1(x), positions, mask, cache)
+            (q, k, v), positions, mask, cache)
         return (x if self.gain_mlp is None else self.gain_mlp * x) + self.mlp(self.ln_2(x))
 
 
-class DepthAverage(nn.Module):
-    """The weights alpha_ij of one average, [1, n]; the newest source is last."""
+def rms(x):
+    """x / sqrt(mean(x^2) + 1e-6), summed in fp32."""
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
 
-    def __init__(self, sources):
+
+class DepthWeights(nn.Module):
+    """The scalars of one module, [C, n] for C streams; the newest source is last."""
+
+    def __init__(self, streams, sources, prepost):
         super().__init__()
-        self.sources = list(sources)
-        self.weight = nn.Parameter(torch.zeros(1, len(self.sources)))
+        self.prepost = prepost
+        self.weight = nn.Parameter(torch.zeros(streams, sources))
 
-    def forward(self, outputs):
-        return sum(alpha * outputs[j] for alpha, j in zip(self.weight[0], self.sources))
+
+class Scale(nn.Module):
+    def __init__(self, streams, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((streams, width), 1e-3))
+
+
+class TokenWeights(nn.Module):
+    """What else the weights of one module depend on: dynamic, attention and attnres."""
+
+    def __init__(self, config, streams, sources):
+        super().__init__()
+        width, count = config.n_embd, streams * sources
+        if config.mixer == "dynamic":
+            self.w1 = nn.Linear(width, count, bias=False)
+            self.w2 = nn.Linear(count, count, bias=False)
+            if config.mixer_norm == "prepost":
+                self.post = Scale(streams, width)
+        else:
+            self.query = nn.Parameter(torch.zeros(streams, width))
+            if config.mixer == "attention":
+                self.gate = nn.Parameter(torch.zeros(streams))
 
 
 class DepthAverages(nn.Module):
-    """alphas[str(i - 1)] is the average after block i, where there is one."""
+    """alphas[str(i - 1)] and mixers[str(i - 1)] are what the module after block i has, where there is
+    one."""
 
-    def __init__(self, depth_sources):
+    def __init__(self, config):
         super().__init__()
-        self.alphas = nn.ModuleDict(
-            {str(int(block) - 1): DepthAverage(sources) for block, sources in depth_sources.items()})
+        known = ("static", "dynamic", "attention", "attnres")
+        if config.mixer not in known or config.streams not in ("r", "rv", "rqkv"):
+            raise ValueError(f"mixer {config.mixer!r} with streams {config.streams!r}, expected one of "
+                             f"{known} with r, rv or rqkv")
+        self.mixer = config.mixer
+        self.prepost = config.mixer_norm == "prepost"
+        self.sources = {int(block): list(row) for block, row in config.depth_sources.items()}
+        self.alphas, self.mixers = nn.ModuleDict(), nn.ModuleDict()
+        for block, row in self.sources.items():
+            streams = 1 if block == config.n_layer else len(config.streams)
+            if self.mixer in ("static", "dynamic"):
+                self.alphas[str(block - 1)] = DepthWeights(streams, len(row), self.prepost)
+            if self.mixer != "static":
+                self.mixers[str(block - 1)] = TokenWeights(config, streams, len(row))
+
+    def attend(self, own, block, x, residuals):
+        """Softmax over what the blocks added to the residual stream."""
+        added = [x[j] if j == 0 else x[j] - residuals[j - 1] for j in self.sources[block]]
+        scores = torch.stack([rms(v).float() @ own.query.float().t() for v in added])
+        weights = scores.softmax(0).to(x[block].dtype)  # [n, B, T, C]
+        sums = [sum(weights[n, ..., c, None] * v for n, v in enumerate(added))
+                for c in range(own.query.shape[0])]
+        if self.mixer == "attnres":
+            return sums
+        return [x[block] + gate * total for gate, total in zip(own.gate, sums)]
+
+    def forward(self, block, x, residuals):
+        """The streams of the module after `block` from the outputs x [0..block] and the residual streams
+        [0..block - 1]."""
+        if self.mixer in ("attention", "attnres"):
+            return self.attend(self.mixers[str(block - 1)], block, x, residuals)
+        weights = self.alphas[str(block - 1)].weight  # [C, n]
+        if self.mixer == "dynamic":
+            own = self.mixers[str(block - 1)]
+            z = own.w2(F.gelu(own.w1(rms(x[block]))))
+            weights = weights + z.unflatten(-1, weights.shape)  # [B, T, C, n]
+        weights = weights.movedim(-1, 0)[..., None]  # [n, (B, T,) C, 1]
+        read = [x[j] for j in self.sources[block]]
+        if self.prepost:
+            read = [rms(source) for source in read]
+        sums = [sum(weights[n, ..., c, :] * source for n, source in enumerate(read))
+                for c in range(weights.shape[-2])]
+        if not self.prepost:
+            return sums
+        return [x[block] + scale * rms(total) for scale, total in zip(own.post.weight, sums)]
 
 
 class DenseFormerForCausalLM(PreTrainedModel, GenerationMixin):
@@ -138,7 +231,7 @@ class DenseFormerForCausalLM(PreTrainedModel, GenerationMixin):
             wte=nn.Embedding(config.vocab_size, config.n_embd),
             h=nn.ModuleList(Block(config, layer) for layer in range(config.n_layer)),
             ln_f=LayerNorm(config)))
-        self.dwa_modules = DepthAverages(config.depth_sources)
+        self.dwa_modules = DepthAverages(config)
         self.post_init()
 
     def _init_weights(self, module):
@@ -146,10 +239,20 @@ class DenseFormerForCausalLM(PreTrainedModel, GenerationMixin):
             nn.init.normal_(module.weight, std=0.02)
             if getattr(module, "bias", None) is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, DepthAverage):
+        elif isinstance(module, DepthWeights):
             with torch.no_grad():
                 module.weight.zero_()
-                module.weight[0, -1] = 1
+                module.weight[:, -1] = 0 if module.prepost else 1
+        elif isinstance(module, Scale):
+            nn.init.constant_(module.weight, 1e-3)
+        elif isinstance(module, TokenWeights):
+            if self.config.mixer == "dynamic":
+                nn.init.normal_(module.w1.weight, std=self.config.n_embd ** -0.5)
+                nn.init.zeros_(module.w2.weight)
+            else:
+                nn.init.zeros_(module.query)
+                if self.config.mixer == "attention":
+                    nn.init.zeros_(module.gate)
         elif isinstance(module, LayerNorm):
             nn.init.ones_(module.weight)
             if module.bias is not None:
@@ -197,12 +300,14 @@ class DenseFormerForCausalLM(PreTrainedModel, GenerationMixin):
             position_ids = torch.arange(past, past + time, device=y.device)[None]
         mask = self._mask(attention_mask, past, time, y.device)
 
-        outputs = [y]
+        outputs, residuals, streams = [y], [y], [y]
         for layer, block in enumerate(self.transformer.h):
-            y = block(y, position_ids, mask, past_key_values)
-            outputs.append(y)
-            if str(layer) in self.dwa_modules.alphas:
-                y = self.dwa_modules.alphas[str(layer)](outputs)
+            outputs.append(block(streams, position_ids, mask, past_key_values))
+            streams = [outputs[-1]]
+            if layer + 1 in self.dwa_modules.sources:
+                streams = self.dwa_modules(layer + 1, outputs, residuals)
+            residuals.append(streams[0])
+        y = streams[0]
         if logits_to_keep:
             y = y[:, -logits_to_keep:]
         logits = F.linear(self.transformer.ln_f(y), self.transformer.wte.weight)
