@@ -11,6 +11,16 @@
 from ._library import has_kernels
 from .dwa import Accumulators, DWAModules, dwa
 from .export import export_run
+from .mixer import DepthMixer, Streams, mix
 
 
-__all__ = ["Accumulators", "DWAModules", "dwa", "export_run", "has_kernels"]
+__all__ = [
+    "Accumulators",
+    "DWAModules",
+    "DepthMixer",
+    "Streams",
+    "dwa",
+    "export_run",
+    "has_kernels",
+    "mix",
+]

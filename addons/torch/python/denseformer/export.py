@@ -43,14 +43,18 @@ def export_run(
     n_head: int,
     seq_len: int,
     dwa: str,
+    mixer: str = "static",
+    streams: str = "r",
+    mixer_norm: str = "none",
 ) -> None:
     """Writes ``config.json`` and ``model.safetensors`` to a new directory.
 
     ``model`` is a module or its state dict with the names of the paper's code: the embedding
     ``transformer.wte.weight`` (also the head), ``transformer.h.{i}.`` + ``ln_1``, ``attn.c_attn``,
     ``attn.c_proj``, ``ln_2``, ``mlp.c_fc``, ``mlp.c_proj``, ``transformer.ln_f`` and
-    ``dwa_modules.alphas.{i}``. ``dwa`` is the pattern of the averages ("4x5", "none"). The model
-    must compute what ``denseformer`` does: rotary positions, GELU by erf, LayerNorm eps 1e-5.
+    ``dwa_modules.alphas.{i}``. ``dwa`` is the pattern of the averages ("4x5", "none"); with a
+    ``DepthMixer`` also give its ``mixer``, ``streams`` and ``norm``, and norms ``ln_k`` and ``ln_v``
+    to the blocks that read streams of their own. The model must compute what ``denseformer`` does: rotary positions, GELU by erf, LayerNorm eps 1e-5.
     """
     state = model.state_dict() if isinstance(model, nn.Module) else model
     if _EMBEDDING not in state:
@@ -79,6 +83,9 @@ def export_run(
         "bias": "transformer.ln_f.bias" in tensors,
         "gains": any(name.endswith("gain_attn") for name in tensors),
         "dwa": dwa,
+        "mixer": mixer,
+        "streams": streams,
+        "mixer_norm": mixer_norm,
     }
     os.makedirs(directory, exist_ok=False)
     _write_safetensors(os.path.join(directory, "model.safetensors"), tensors)

@@ -1,0 +1,322 @@
+"""DepthMixer: averages over depth with weights that may depend on the token, for several streams."""
+
+import re
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ._library import has_kernels
+from .dwa import Sources, _describe, _dilated, _is_compiling, _pattern_sources
+
+_MIXERS = ("static", "dynamic", "attention", "attnres")
+_STREAMS = ("r", "rv", "rqkv")
+
+
+def _topology_sources(n_blocks: int, topology: Union[str, Sequence[Sequence[int]]]) -> Sources:
+    """As ``_pattern_sources``; KxP does without the compiled library."""
+    if isinstance(topology, str) and not has_kernels:
+        form = re.fullmatch(r"(\d+)x(\d+)", topology)
+        if form:
+            topology = _dilated(n_blocks, int(form.group(1)), int(form.group(2)))
+    return _pattern_sources(n_blocks, topology)
+
+
+class Streams(NamedTuple):
+    """What the next block reads: its residual stream, and the inputs of q, k and v."""
+
+    r: Tensor
+    q: Tensor
+    k: Tensor
+    v: Tensor
+
+
+def rms(x: Tensor) -> Tensor:
+    """``x / sqrt(mean(x^2) + 1e-6)`` over the last dimension, without a scale."""
+    wide = x if x.dtype == torch.float64 else x.float()
+    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)
+    return (wide * scale).to(x.dtype)
+
+
+def mix(sources: Sequence[Tensor], weights: Tensor) -> Tensor:
+    """``y[c, t] = sum over k of weights[t, k, c] * sources[k][t]`` in one pass over the sources.
+
+    ``sources`` are n tensors ``[..., D]``; ``weights`` is ``[..., n, C]``; the result ``[C, ..., D]``.
+    Differentiable; fp32 and bf16 on the CPU with 1, 2 or 4 sums run a fused kernel.
+    """
+    if has_kernels and not _is_compiling():
+        return torch.ops.denseformer.mix(list(sources), weights)
+    if not sources:
+        raise RuntimeError("denseformer::mix: no sources")
+    if weights.shape[:-1] != (*sources[0].shape[:-1], len(sources)):
+        raise RuntimeError(
+            f"denseformer::mix: weights {list(weights.shape)} for {len(sources)} sources "
+            f"{list(sources[0].shape)}, expected [..., sources, streams]"
+        )
+    weights = weights.to(sources[0].dtype)
+    streams = []
+    for c in range(weights.shape[-1]):
+        total = sources[0] * weights[..., 0, c, None]
+        for k in range(1, len(sources)):
+            total = total + sources[k] * weights[..., k, c, None]
+        streams.append(total)
+    return torch.stack(streams)
+
+
+class _Weights(nn.Module):
+    """The scalars of one module, ``[C, n]``; not an ``nn.Linear`` (see ``DWAModules``)."""
+
+    def __init__(self, streams: int, sources: int, newest: float):
+        super().__init__()
+        self.newest = newest
+        self.weight = nn.Parameter(torch.empty(streams, sources))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            self.weight.zero_()
+            self.weight[:, -1:].fill_(self.newest)
+
+
+class _Matrix(nn.Module):
+    """A matrix ``[out, in]`` without bias, normal with the given deviation."""
+
+    def __init__(self, rows: int, columns: int, deviation: float):
+        super().__init__()
+        self.deviation = deviation
+        self.weight = nn.Parameter(torch.empty(rows, columns))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            if self.deviation == 0:
+                self.weight.zero_()
+            else:
+                self.weight.normal_(0, self.deviation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight.to(x.dtype))
+
+
+class _Scale(nn.Module):
+    def __init__(self, streams: int, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(streams, width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            self.weight.fill_(1e-3)
+
+
+class _Dynamic(nn.Module):
+    def __init__(self, streams: int, sources: int, width: int, prepost: bool):
+        super().__init__()
+        count = streams * sources
+        self.w1 = _Matrix(count, width, width**-0.5)
+        self.w2 = _Matrix(count, count, 0)
+        if prepost:
+            self.post = _Scale(streams, width)
+
+    def reset_parameters(self) -> None:
+        for child in self.children():
+            child.reset_parameters()  # type: ignore
+
+
+class _Attention(nn.Module):
+    def __init__(self, streams: int, width: int, gated: bool):
+        super().__init__()
+        self.query = nn.Parameter(torch.empty(streams, width))
+        if gated:
+            self.gate = nn.Parameter(torch.empty(streams))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.zero_()
+
+
+class _MixerPass:
+    """One pass through the depth."""
+
+    def __init__(self, mixer: "DepthMixer", x: Tensor):
+        self._mixer = mixer
+        self.outputs = [x]
+        self.residual = [x]  # Y of the residual stream
+
+    def next(self, x: Tensor, block_idx: int) -> List[Tensor]:
+        first, depth = self.outputs[0], block_idx + 1
+        if depth != len(self.outputs) or depth > self._mixer.n_blocks:
+            raise RuntimeError(
+                f"denseformer: block_idx {block_idx} out of order, expected "
+                f"{min(len(self.outputs), self._mixer.n_blocks) - 1}"
+            )
+        if x.shape != first.shape or x.dtype != first.dtype or x.device != first.device:
+            raise RuntimeError(
+                f"denseformer: block_idx {block_idx} gave {_describe(x)}, but init_accumulators "
+                f"was given {_describe(first)}"
+            )
+        self.outputs.append(x)
+        streams = [x]
+        if self._mixer.sources[depth]:
+            streams = self._mixer._mix(depth, self.outputs, self.residual)
+        self.residual.append(streams[0])
+        return streams
+
+    def finished(self) -> bool:
+        return len(self.outputs) == self._mixer.n_blocks + 1
+
+
+class DepthMixer(nn.Module):
+    """Averages over depth after the blocks of a Transformer, with any of the mixers of the engine.
+
+    After block ``i`` (from 1; ``block_idx`` is ``i - 1``) a module gives, for each stream and
+    token, ``Y = sum over j of a_j X_j``; ``X_0`` is the embedding.
+
+    Args:
+        n_blocks: blocks of the model.
+        topology: which outputs a module reads: ``"1x1"``, ``"4x5"``, ``"last:4"``, ..., or for each
+            block the list of outputs (``DWAModules``).
+        mixer: ``"static"`` (one scalar per source, as ``DWAModules``), ``"dynamic"`` (the scalar
+            plus a function of the newest output), ``"attention"`` (X_i plus a gate times a softmax
+            over what the blocks added) or ``"attnres"`` (the softmax alone, which does not start as
+            the model without it).
+        streams: ``"r"`` (one average for all of the next block), ``"rv"`` (another one for v) or
+            ``"rqkv"`` (for each of q, k and v). Give the streams of q, k and v norms of their own.
+        width: of the model; not needed by ``"static"``.
+        norm: ``"prepost"`` normalizes the sources and the sum of ``"dynamic"``.
+
+    Used like ``DWAModules``: ``init_accumulators`` takes the embedding, ``forward`` the output of
+    each block in turn. With ``"r"`` it returns a tensor, else ``Streams`` (r, q, k, v); streams that
+    a module does not have are those of its residual stream. Names of the state dict are those of the
+    engine: ``alphas.{block_idx}.weight``, ``mixers.{block_idx}.w1.weight``, ``.query``, ``.gate``.
+
+    All devices and dtypes; on the CPU the sums of fp32 and bf16 run fused kernels.
+    """
+
+    def __init__(
+        self,
+        n_blocks: int,
+        topology: Union[str, Sequence[Sequence[int]]] = "1x1",
+        mixer: str = "static",
+        streams: str = "r",
+        *,
+        width: Optional[int] = None,
+        norm: str = "none",
+    ):
+        super().__init__()
+        for name, value, known in (
+            ("mixer", mixer, _MIXERS),
+            ("streams", streams, _STREAMS),
+            ("norm", norm, ("none", "prepost")),
+        ):
+            if value not in known:
+                raise ValueError(
+                    f"denseformer: {name} is {value!r}, expected {', '.join(known[:-1])} or {known[-1]}"
+                )
+        if norm == "prepost" and mixer != "dynamic":
+            raise ValueError(f"denseformer: norm 'prepost' goes with mixer 'dynamic', got {mixer!r}")
+        if mixer != "static" and (width is None or width < 1):
+            raise ValueError(f"denseformer: mixer {mixer!r} needs the width of the model, got {width}")
+        self.n_blocks, self.mixer, self.streams, self.norm = n_blocks, mixer, streams, norm
+        self.sources = _topology_sources(n_blocks, topology)
+        alphas: List[Optional[nn.Module]] = []
+        mixers: List[Optional[nn.Module]] = []
+        for depth in range(1, n_blocks + 1):
+            n, count = len(self.sources[depth]), self._stream_count(depth)
+            alphas.append(None)
+            mixers.append(None)
+            if n == 0:
+                continue
+            if mixer in ("static", "dynamic"):
+                alphas[-1] = _Weights(count, n, 0.0 if norm == "prepost" else 1.0)
+            if mixer == "dynamic":
+                mixers[-1] = _Dynamic(count, n, width or 0, norm == "prepost")
+            elif mixer != "static":
+                mixers[-1] = _Attention(count, width or 0, mixer == "attention")
+        self.alphas = nn.ModuleList(alphas)  # type: ignore
+        self.mixers = nn.ModuleList(mixers)  # type: ignore
+        self._passes: Dict[int, _MixerPass] = {}
+
+    def _stream_count(self, depth: int) -> int:
+        return 1 if depth == self.n_blocks else len(self.streams)
+
+    def has_module(self, block_idx: int) -> bool:
+        """Whether an average follows that block."""
+        return bool(self.sources[block_idx + 1])
+
+    def reset_parameters(self) -> None:
+        """The initial weights: those of the model without averages, but for ``attnres``."""
+        for part in list(self.alphas) + list(self.mixers):
+            if part is not None:
+                part.reset_parameters()  # type: ignore
+
+    def init_accumulators(self, x: Tensor) -> _MixerPass:
+        """Begins a pass with the embedding ``x``; returns the pass."""
+        self._passes[self._key()] = accumulators = _MixerPass(self, x)
+        return accumulators
+
+    def forward(
+        self, x: Tensor, block_idx: int, accumulators: Optional[_MixerPass] = None
+    ) -> Union[Tensor, Streams]:
+        """What block ``block_idx + 1`` reads, from the output ``x`` of block ``block_idx``."""
+        key = self._key()
+        if accumulators is None:
+            if key not in self._passes:
+                raise RuntimeError(
+                    f"denseformer: block_idx {block_idx} without a pass: call "
+                    "init_accumulators(x) first, on the same thread"
+                )
+            accumulators = self._passes[key]
+        y = accumulators.next(x, block_idx)
+        if accumulators.finished() and self._passes.get(key) is accumulators:
+            del self._passes[key]
+        if self.streams == "r":
+            return y[0]
+        if len(y) == 4:
+            return Streams(*y)
+        return Streams(y[0], y[0], y[0], y[-1])
+
+    @staticmethod
+    def _key() -> int:
+        return 0 if _is_compiling() else threading.get_ident()
+
+    def _mix(self, depth: int, x: List[Tensor], residual: List[Tensor]) -> List[Tensor]:
+        own = self.mixers[depth - 1]
+        sources = self.sources[depth]
+        if isinstance(own, _Attention):
+            # What each block added to the residual stream.
+            added = [x[j] if j == 0 else x[j] - residual[j - 1] for j in sources]
+            scores = [functional.linear(rms(v), own.query.to(v.dtype)) for v in added]
+            weights = torch.stack(scores, -2).softmax(-2)  # [..., n, C]
+            if self.mixer == "attnres":
+                return list(mix(added, weights))
+            sums = mix(added, weights * own.gate.to(weights.dtype))
+            return [x[depth] + total for total in sums]
+        b = self.alphas[depth - 1].weight  # type: ignore  # [C, n]
+        read = [x[j] for j in sources]
+        if own is None:
+            shape = (*x[depth].shape[:-1], *b.t().shape)
+            return list(mix(read, b.t().to(x[depth].dtype).expand(shape)))
+        z = own.w2(functional.gelu(own.w1(rms(x[depth]))))  # type: ignore
+        weights = (z.reshape(*z.shape[:-1], *b.shape) + b.to(z.dtype)).transpose(-1, -2)
+        if self.norm == "none":
+            return list(mix(read, weights))
+        sums = mix([rms(source) for source in read], weights)
+        post = own.post.weight  # type: ignore
+        return [x[depth] + post[c].to(total.dtype) * rms(total) for c, total in enumerate(sums)]
+
+    def extra_repr(self) -> str:
+        averages = sum(1 for row in self.sources if row)
+        return (
+            f"n_blocks={self.n_blocks}, averages={averages}, mixer={self.mixer}, "
+            f"streams={self.streams}"
+        )
+
+    def __getstate__(self) -> Dict[str, Any]:
+        state = self.__dict__.copy()
+        state["_passes"] = {}
+        return state
