@@ -18,19 +18,22 @@ DepthMatrix EmptyDepthMatrix(int depth) {
           std::vector<std::vector<double>>(depth + 1, std::vector<double>(depth + 1, kNone))};
 }
 
+void RequireModules(const Model& model, const std::string& name) {
+  if (model.pattern().module_count() > 0) return;
+  Throw(ErrorCode::kInvalid,
+        "{}: this model has no depth-weighted averages (model.dwa is none), so there are no "
+        "weights to show",
+        name);
+}
+
 DepthMatrix DepthWeights(const Model& model, const std::string& name) {
   const DepthPattern& pattern = model.pattern();
-  if (pattern.module_count() == 0) {
-    Throw(ErrorCode::kInvalid,
-          "{}: this model has no depth-weighted averages (model.dwa is none), so there are no "
-          "weights to show",
-          name);
-  }
+  RequireModules(model, name);
   if (!model.mixer().plain()) {
     Throw(
         ErrorCode::kUnsupported,
-        "{}: mixer {} with streams {} has no single weight per source; this study takes runs with "
-        "model.mixer = static and model.streams = r",
+        "{}: mixer {} with streams {} has no single weight per source; the study mixing takes it, "
+        "this one runs with model.mixer = static and model.streams = r",
         name, model.config().mixer, model.config().streams);
   }
   DepthMatrix matrix = EmptyDepthMatrix(pattern.depth());

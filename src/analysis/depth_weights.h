@@ -20,6 +20,9 @@ struct DepthMatrix {
 DepthMatrix EmptyDepthMatrix(int depth);
 
 // Throws kInvalid where the model has no depth-weighted averages; `name` stands in the message.
+void RequireModules(const Model& model, const std::string& name);
+
+// Throws as RequireModules, and kUnsupported where a weight is not one number.
 DepthMatrix DepthWeights(const Model& model, const std::string& name);
 
 struct DepthMean {

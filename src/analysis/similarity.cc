@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/observe.h"
 #include "base/parallel.h"
-#include "data/batches.h"
-#include "model/forward.h"
 
 namespace denseformer {
 namespace {
-
-constexpr int64_t kWindows = 8;  // in a batch
 
 // Sums of one depth over rows, in the order of the rows.
 struct RowSums {
@@ -27,8 +24,8 @@ class Measurement {
  public:
   explicit Measurement(int depth) : sums_(depth + 1) {}
 
-  void See(int i, const Tensor& x, const Tensor& y, int64_t rows) {
-    const int64_t cols = x.cols();
+  void See(int i, const Tensor& x, const Tensor& y) {
+    const int64_t rows = x.rows(), cols = x.cols();
     if (i == 0) {
       first_.assign(x.f32(), x.f32() + rows * cols);
       first_norms_.resize(rows);
@@ -74,25 +71,11 @@ class Measurement {
 }  // namespace
 
 DepthSimilarity MeasureSimilarity(const Model& model, const TokenFile& file, int64_t most_tokens) {
-  const int64_t length = std::min<int64_t>(model.config().seq_len, file.size() - 1);
-  const EvalWindows windows(file, length);
-  // Whole windows only: a padded row would count as a token.
-  const int64_t whole = std::max<int64_t>(1, windows.targets() / length);
-  const int64_t wanted = std::clamp<int64_t>(most_tokens / length, 1, whole);
-  Activations activations(model, std::min(kWindows, wanted), length, ModelUse::kInference);
-  std::vector<int32_t> inputs, targets;
-  std::vector<float> losses;
   Measurement measurement(model.config().n_layer);
-  for (int64_t first = 0; first < wanted; first += kWindows) {
-    const int64_t count = std::min(kWindows, wanted - first), rows = count * length;
-    inputs.resize(rows);
-    targets.resize(rows);
-    losses.resize(rows);
-    windows.Fill(first, count, inputs.data(), targets.data());
-    ForwardLoss(model, {inputs, targets, count, length}, activations, losses, {},
-                [&](int i, const Tensor& x, const Tensor& y) { measurement.See(i, x, y, rows); });
-  }
-  return measurement.Means(wanted * length);
+  const int64_t tokens = ObserveDepths(
+      model, file, most_tokens,
+      [&](int i, const Tensor& x, const Tensor& y, Activations&) { measurement.See(i, x, y); });
+  return measurement.Means(tokens);
 }
 
 }  // namespace denseformer

@@ -8,6 +8,7 @@
 #define DENSEFORMER_STUDIES(ROW) \
   ROW(Weights)                   \
   ROW(Evolution)                 \
+  ROW(Mixing)                    \
   ROW(Sources)                   \
   ROW(Cosine)                    \
   ROW(Pruning)                   \

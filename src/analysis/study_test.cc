@@ -28,6 +28,9 @@ class StudyTest : public TrainedRunTest {
   static Model Load(const std::string& run) {
     return LoadModel(run, DType::kF32, ModelUse::kInference);
   }
+  std::string TrainMixed(const std::string& name, int64_t seed = 1) const {
+    return TrainRun(name, "1x1", seed, 4, 2, "dynamic", "rv");
+  }
   double Loss(const Model& model, int64_t tokens) const {
     const TokenFile file(data_ + "/" + kValidationFile);
     Activations activations(model, 8, model.config().seq_len, ModelUse::kInference);
@@ -236,10 +239,10 @@ TEST_F(StudyTest, WhatARunCannotHaveIsSaid) {
 }
 
 TEST_F(StudyTest, StudiesPassTheirOwnCheckAndNothingElseDoes) {
-  const RunData run = ReadRun(TrainRun("run", "1x1"));
+  const RunData plain = ReadRun(TrainRun("run", "1x1")), mixed = ReadRun(TrainMixed("mixed"));
   for (const Study* kind : Studies()) {
     const std::string name = kind->name;
-    const StudyJson study = kind->run(run, {});
+    const StudyJson study = kind->run(kind->available(plain) ? plain : mixed, {});
     EXPECT_EQ(ErrorOf([&] { CheckStudy(*kind, study, "file"); }), "no error") << name;
     StudyJson renamed = study;
     renamed["study"] = "other";
@@ -272,9 +275,11 @@ TEST_F(StudyTest, StudiesPassTheirOwnCheckAndNothingElseDoes) {
 TEST_F(StudyTest, ChartsAreWellFormedAndHaveDifferentNames) {
   const RunData one = ReadRun(TrainRun("a-b", "1x1")), two = ReadRun(TrainRun("a+b", "1x1", 2));
   std::vector<std::string> ids;
+  const RunData mixed = ReadRun(TrainMixed("mixed")), other = ReadRun(TrainMixed("mixed+", 2));
   for (const Study* kind : Studies()) {
+    const RunData &a = kind->available(one) ? one : mixed, &b = kind->available(two) ? two : other;
     const std::vector<Chart> charts =
-        kind->charts({{one.name, kind->run(one, {}), 0}, {two.name, kind->run(two, {}), 1}});
+        kind->charts({{a.name, kind->run(a, {}), 0}, {b.name, kind->run(b, {}), 1}});
     EXPECT_FALSE(charts.empty());
     for (const Chart& chart : charts) {
       EXPECT_EQ(XmlProblem(DrawSvg(chart, true)), "");

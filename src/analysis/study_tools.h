@@ -34,6 +34,10 @@ inline bool AnyRun(const RunData&) { return true; }
 inline bool HasAverages(const RunData& run) {
   return run.config.dwa != "none" && ParseMixer(run.config).plain();
 }
+// Weights that do not depend on the token.
+inline bool HasStaticWeights(const RunData& run) {
+  return run.config.dwa != "none" && ParseMixer(run.config).kind() == MixerKind::kStatic;
+}
 
 std::string CsvNumber(const StudyJson& value);  // "" for null
 // Lists of equal length as columns, after a column of row numbers named `index` unless it is empty.

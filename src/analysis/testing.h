@@ -26,7 +26,8 @@ class TrainedRunTest : public testing::Test {
   }
 
   std::string TrainRun(const std::string& name, const std::string& dwa, int64_t seed = 1,
-                       int depth = 4, int64_t alphas_every = 2) const {
+                       int depth = 4, int64_t alphas_every = 2, const std::string& mixer = "static",
+                       const std::string& streams = "r") const {
     TrainRequest request;
     request.run = scratch_ / name;
     request.options = PresetOptions("test");
@@ -34,6 +35,8 @@ class TrainedRunTest : public testing::Test {
     request.options.precision = "fp32";
     request.options.model.dwa = dwa;
     request.options.model.n_layer = depth;
+    request.options.model.mixer = mixer;
+    request.options.model.streams = streams;
     request.options.seed = seed;
     request.options.steps = 6;
     request.options.eval_every = 2;

@@ -18,6 +18,7 @@ void AddImport(CLI::App& app, CommonOptions& common);
 void AddInfo(CLI::App& app, CommonOptions& common);
 void AddMan(CLI::App& app, CommonOptions& common);
 void AddReport(CLI::App& app, CommonOptions& common);
+void AddSearch(CLI::App& app, CommonOptions& common);
 void AddSweep(CLI::App& app, CommonOptions& common);
 void AddTokenizer(CLI::App& app, CommonOptions& common);
 void AddTrain(CLI::App& app, CommonOptions& common);
@@ -33,6 +34,8 @@ inline constexpr Command kCommands[] = {
      AddAnalyze},
     {"report", "One HTML page that compares runs: tables, curves, heat maps, samples", AddReport},
     {"sweep", "Experiments: trains a grid of runs, and makes tables and charts of them", AddSweep},
+    {"search", "Which few depth weights of a trained model are worth keeping: a mask file",
+     AddSearch},
     {"bench", "How fast kernels and passes are, and how close to the limits", AddBench},
     {"doctor", "What this machine has, how fast it is, and what to change if it is slow",
      AddDoctor},

@@ -16,7 +16,7 @@ constexpr int64_t kEvalSequences = 8;
 
 StudyJson Run(const RunData& run, const StudyOptions& options) {
   Model model = LoadForStudy(run);
-  DepthWeights(model, run.path);  // throws where there is nothing to prune
+  RequireModules(model, run.path);
   const std::vector<float> original(model.weights().begin(), model.weights().end());
   const TokenFile file(ValidationPath(run, options));
   Activations activations(model, kEvalSequences,
@@ -102,7 +102,7 @@ extern const Study kPruningStudy = {
         "Perplexity after setting the smallest weights of the averages to 0. It is measured over "
         "the first validation tokens only, so that it can differ from the table of runs.",
     .reads_data = true,
-    .available = HasAverages,
+    .available = HasStaticWeights,
     .run = Run,
     .check = Check,
     .csv = Csv,

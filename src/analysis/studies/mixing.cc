@@ -1,0 +1,199 @@
+// Study "mixing": the weights of depth mixers that differ between tokens or streams.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/study_tools.h"
+#include "analysis/token_weights.h"
+#include "base/text.h"
+#include "chart/svg.h"
+#include "data/token_file.h"
+
+namespace denseformer {
+namespace {
+
+StudyJson Run(const RunData& run, const StudyOptions& options) {
+  const Model model = LoadForStudy(run);
+  const TokenFile file(ValidationPath(run, options));
+  const TokenWeights weights = MeasureTokenWeights(model, file, options.tokens, run.path);
+  StudyJson streams = StudyJson::array();
+  for (const StreamWeights& stream : weights.streams) {
+    streams.push_back({{"stream", stream.stream},
+                       {"mean", ToJson(stream.mean)},
+                       {"spread", ToJson(stream.spread)},
+                       {"entropy", ToJson(stream.entropy)},
+                       {"newest", ToJson(stream.newest)}});
+  }
+  return {{"study", "mixing"},
+          {"depth", run.config.n_layer},
+          {"tokens", weights.tokens},
+          {"pattern", run.config.dwa},
+          {"mixer", run.config.mixer},
+          {"mixer_norm", run.config.mixer_norm},
+          {"streams", std::move(streams)}};
+}
+
+void Check(const StudyJson& json, const StudyChecker& checker) {
+  const int64_t size = checker.Depth(json) + 1;
+  checker.Integer(json, "tokens", 1, int64_t{1} << 62);
+  const StudyJson &mixer = checker.Member(json, "mixer"),
+                  &norm = checker.Member(json, "mixer_norm");
+  const auto forms = MixerForms();
+  if (std::none_of(forms.begin(), forms.end(),
+                   [&](const MixerForm& form) { return mixer == std::string(form.name); }))
+    checker.Fail("'mixer' is none of " + MixerNames());
+  if (norm != "none" && norm != "prepost") checker.Fail("'mixer_norm' is not " + MixerNormNames());
+  for (const StudyJson& stream : checker.Array(json, "streams")) {
+    if (!checker.Member(stream, "stream").is_string()) checker.Fail("'stream' is no text");
+    for (const char* key : {"mean", "spread"}) {
+      const StudyJson& rows = checker.Array(stream, key);
+      if (static_cast<int64_t>(rows.size()) != size)
+        checker.Fail(fmt::format("'{}' has {} rows, expected {}", key, rows.size(), size));
+      for (const StudyJson& row : rows) checker.Numbers(row, key, size);
+    }
+    for (const char* key : {"entropy", "newest"})
+      checker.Numbers(checker.Array(stream, key), key, size);
+  }
+}
+
+std::string Csv(const StudyJson& json) {
+  std::string csv = "stream,block,source,mean,spread\n";
+  for (const StudyJson& stream : json.at("streams")) {
+    for (size_t i = 0; i < stream["mean"].size(); ++i) {
+      for (size_t j = 0; j < stream["mean"][i].size(); ++j) {
+        if (!stream["mean"][i][j].is_number()) continue;
+        csv += fmt::format("{},{},{},{},{}\n", stream["stream"].get<std::string>(), i, j,
+                           CsvNumber(stream["mean"][i][j]), CsvNumber(stream["spread"][i][j]));
+      }
+    }
+  }
+  return csv;
+}
+
+// Mean of the values that exist.
+double MeanOf(const StudyJson& list) {
+  double sum = 0;
+  int count = 0;
+  for (const double value : Values(list)) {
+    if (!std::isfinite(value)) continue;
+    sum += value;
+    ++count;
+  }
+  return count == 0 ? kNoValue : sum / count;
+}
+
+// Where the spread over tokens is largest.
+std::string SpreadSentence(const StudyJson& stream) {
+  double largest = -1;
+  size_t block = 0, source = 0;
+  const std::vector<std::vector<double>> spread = Matrix(stream.at("spread"));
+  for (size_t i = 0; i < spread.size(); ++i) {
+    for (size_t j = 0; j < spread[i].size(); ++j) {
+      if (!(spread[i][j] > largest)) continue;
+      largest = spread[i][j];
+      block = i;
+      source = j;
+    }
+  }
+  if (largest <= 0) return "no weight differs between tokens";
+  return fmt::format("the weight on {} after block {} differs most between tokens, {} ± {}",
+                     SourceName(static_cast<int>(source)), block,
+                     ShortNumber(Value(stream["mean"][block][source])), ShortNumber(largest));
+}
+
+std::vector<std::string> Sentences(const StudyJson& json) {
+  std::vector<std::string> sentences = {fmt::format("Mixer {} over the first {} validation tokens.",
+                                                    json.at("mixer").get<std::string>(),
+                                                    WithCommas(json.at("tokens").get<int64_t>()))};
+  for (const StudyJson& stream : json.at("streams")) {
+    sentences.push_back(fmt::format(
+        "Stream {}: the newest source has {:.0f} % of the weights on average, and the entropy of "
+        "a module is {} nats (as even as over {} sources); {}.",
+        stream["stream"].get<std::string>(), 100 * MeanOf(stream["newest"]),
+        ShortNumber(MeanOf(stream["entropy"])), ShortNumber(std::exp(MeanOf(stream["entropy"]))),
+        SpreadSentence(stream)));
+  }
+  return sentences;
+}
+
+HeatMap MapOf(const std::string& id, const std::string& title, const StudyJson& rows) {
+  HeatMap map;
+  map.id = id;
+  map.title = title;
+  map.x_label = "output that is read (0: embedding)";
+  map.y_label = map.row_word = "after block";
+  map.column_word = "output";
+  map.values = Matrix(rows);
+  map.limit = LimitOfOlder(map.values);
+  return map;
+}
+
+std::vector<Chart> Charts(const std::vector<NamedStudy>& studies) {
+  std::vector<Chart> charts;
+  LineChart entropy;
+  entropy.id = "mixing-entropy";
+  entropy.title = "Entropy of the weights of a module";
+  entropy.description =
+      "Mean over tokens of the entropy of the sizes of the weights of a module, one line per run "
+      "and stream: 0 for a single source, more the more evenly sources are read.";
+  entropy.x_label = "after block";
+  entropy.y_label = "entropy, nats";
+  entropy.from_zero = true;
+  const std::vector<std::string> slugs = Slugs(studies);
+  for (size_t n = 0; n < studies.size(); ++n) {
+    for (const StudyJson& stream : studies[n].json.at("streams")) {
+      const std::string name = stream["stream"].get<std::string>();
+      const std::string id = slugs[n] + "-" + name;
+      HeatMap mean =
+          MapOf("mixing-mean-" + id,
+                fmt::format("Mean weights: {}, stream {}", studies[n].run, name), stream["mean"]);
+      mean.description =
+          "Heat map of the mean over tokens of the weights of a stream: one row per module, one "
+          "column per output that it reads, 0 for the embedding. Blue is negative, orange "
+          "positive.";
+      HeatMap spread = MapOf("mixing-spread-" + id,
+                             fmt::format("Spread over tokens: {}, stream {}", studies[n].run, name),
+                             stream["spread"]);
+      spread.description = "Heat map of the standard deviation over tokens of the same weights.";
+      spread.diverging = false;
+      charts.push_back(std::move(mean));
+      charts.push_back(std::move(spread));
+      Series line{studies[n].run + ", " + name, {}, {}};
+      const std::vector<double> values = Values(stream["entropy"]);
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (!std::isfinite(values[i])) continue;
+        line.x.push_back(static_cast<double>(i));
+        line.y.push_back(values[i]);
+      }
+      entropy.series.push_back(std::move(line));
+    }
+  }
+  charts.push_back(std::move(entropy));
+  return charts;
+}
+
+bool HasMixing(const RunData& run) {
+  return run.config.dwa != "none" && !ParseMixer(run.config).plain();
+}
+
+}  // namespace
+
+extern const Study kMixingStudy = {
+    .name = "mixing",
+    .link = "Mixing",
+    .title = "Weights of the depth mixers",
+    .help =
+        "Weights that depend on the token, or that several streams have: mean and standard "
+        "deviation over validation tokens. With attention and attnres they multiply what each "
+        "block added instead of its output.",
+    .reads_data = true,
+    .available = HasMixing,
+    .run = Run,
+    .check = Check,
+    .csv = Csv,
+    .sentences = Sentences,
+    .charts = Charts,
+};
+
+}  // namespace denseformer
