@@ -198,16 +198,19 @@ void MixTokenForward(const Module& m, TokenScratch& s, int64_t t, const float* x
   MixRow(mix, m.cols);
 }
 
-// dY of token t -> gradients of the weights (row of a.dweights), of the history, and for sums over
-// all tokens `partial` [C, D] (query or post).
-void WeightedTokenBackward(const Module& m, TokenScratch& s, const float* const* dy,
-                           float* dweights) {
+// <X_j, dY_c> of each source and stream into a row of a.dweights.
+void DotsOf(const Module& m, TokenScratch& s, const float* const* dy, float* dweights) {
   RowDots(s.Sources(m.n), m.cols, m.streams, dy, s.dots);
   for (int c = 0; c < m.streams; ++c) {
     for (int k = 0; k < m.n; ++k) dweights[c * m.n + k] = s.dots[k * m.streams + c];
   }
+}
+
+// Adds sum_c weights_jc dY_c + self_j X_j (self: null for none) to the gradient of each source.
+void PushToSources(const Module& m, TokenScratch& s, const float* const* dy, const float* self) {
   RowPush push;
   push.sources = s.Sources(m.n);
+  push.self_weights = self;
   push.inputs = m.streams;
   push.input = dy;
   push.weights = s.weights;
@@ -235,9 +238,7 @@ void PrepostTokenBackward(const Module& m, TokenScratch& s, int64_t t, const flo
       s.dsums[c][e] = rstd * (s.dsums[c][e] - s.sums[c][e] * rstd * along / D);
     }
   }
-  WeightedTokenBackward(m, s, s.dsums, dweights);
-  // The weights of the push were a r; what remains is the change of r with X_j.
-  std::fill(s.push, s.push + m.count(), 0.0f);
+  DotsOf(m, s, s.dsums, dweights);
   for (int k = 0; k < m.n; ++k) {
     float sum = 0;
     for (int c = 0; c < m.streams; ++c) {
@@ -245,18 +246,9 @@ void PrepostTokenBackward(const Module& m, TokenScratch& s, int64_t t, const flo
       sum += s.weights[k * m.streams + c] * dot;
       dot *= s.rstd[k];
     }
-    s.self[k] = -sum * s.rstd[k] * s.rstd[k] / D;
-    s.filled[k] = 1;
+    s.self[k] = -sum * s.rstd[k] * s.rstd[k] / D;  // by the change of r with X_j
   }
-  RowPush push;
-  push.sources = s.Sources(m.n);
-  push.self_weights = s.self;
-  push.inputs = m.streams;
-  push.input = s.dsums;
-  push.weights = s.push;
-  push.target = s.targets;
-  push.add = s.filled;
-  PushRow(push, m.cols);
+  PushToSources(m, s, s.dsums, s.self);  // the weights are a r
 }
 
 // s_j = query . V_j r_j, p = softmax(s), Y = gate * sum_j p_j V_j (+ X_i).
@@ -344,7 +336,8 @@ void TokensBackward(const Module& m, int64_t partitions, Activations& a) {
         } else {
           LoadWeights(
               m, t, [](int, int) { return 1.0f; }, s.weights);
-          WeightedTokenBackward(m, s, dy, dweights);
+          DotsOf(m, s, dy, dweights);
+          PushToSources(m, s, dy, nullptr);
         }
       }
     }
@@ -404,21 +397,19 @@ void AddScaled(const Tensor& from, float weight, const Tensor& to) {
 void StoreHistory(const Model& model, int i, Activations& a) {
   const Tensor& history = a.history(i);
   if (history.empty()) return;
-  const MixerSpec& spec = model.mixer();
   const int64_t cols = history.cols();
-  const bool increment = spec.form->increments && i > 0;
+  const bool increment = model.mixer().form->increments && i > 0;
+  if (!increment) Convert(a.x(i), history);
+  if (!increment && a.source_rstd[i].empty()) return;
   ParallelFor(a.rows(), kGrain, [&](int64_t begin, int64_t end, int) {
     float* row = static_cast<float*>(ThreadScratch(static_cast<size_t>(cols) * sizeof(float)));
     for (int64_t t = begin; t < end; ++t) {
       const Tensor kept = history.Rows(t, 1);
-      const float* x = a.x(i).f32() + t * cols;
-      std::copy(x, x + cols, row);
       if (increment) {
-        const float* y = a.y(i - 1).f32() + t * cols;
-        for (int64_t e = 0; e < cols; ++e) row[e] -= y[e];
+        const float *x = a.x(i).f32() + t * cols, *y = a.y(i - 1).f32() + t * cols;
+        for (int64_t e = 0; e < cols; ++e) row[e] = x[e] - y[e];
+        Convert(Tensor(row, {1, cols}), kept);
       }
-      Convert(Tensor(row, {1, cols}), kept);
-      if (a.source_rstd[i].empty()) continue;
       const void* rows[] = {kept.raw()};
       float squares;
       RowSquares({1, rows, kept.dtype()}, cols, &squares);
