@@ -5,23 +5,10 @@
 
 #include "analysis/observe.h"
 #include "base/error.h"
+#include "model/mixer.h"
 
 namespace denseformer {
 namespace {
-
-const char* StreamName(Stream stream) {
-  switch (stream) {
-    case Stream::kResidual:
-      return "r";
-    case Stream::kQuery:
-      return "q";
-    case Stream::kKey:
-      return "k";
-    case Stream::kValue:
-      return "v";
-  }
-  DF_CHECK_MSG(false, "stream {}", static_cast<int>(stream));
-}
 
 // Sums over tokens of one stream of one module.
 struct Sums {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "kernels/convert.h"
 #include "kernels/dwa/mix_rows.h"
@@ -393,6 +394,20 @@ void AddScaled(const Tensor& from, float weight, const Tensor& to) {
 }
 
 }  // namespace
+
+const char* StreamName(Stream stream) {
+  switch (stream) {
+    case Stream::kResidual:
+      return "r";
+    case Stream::kQuery:
+      return "q";
+    case Stream::kKey:
+      return "k";
+    case Stream::kValue:
+      return "v";
+  }
+  DF_CHECK_MSG(false, "stream {}", static_cast<int>(stream));
+}
 
 void StoreHistory(const Model& model, int i, Activations& a) {
   const Tensor& history = a.history(i);

@@ -19,6 +19,8 @@
 
 namespace denseformer {
 
+const char* StreamName(Stream stream);  // "r", "q", "k" or "v"
+
 // H_i from activations.x(i) and, for increments, activations.y(i - 1).
 void StoreHistory(const Model& model, int i, Activations& activations);
 
