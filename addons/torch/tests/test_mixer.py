@@ -120,11 +120,13 @@ class ValuesTest(unittest.TestCase):
         pairs = [("y", got[0], want[0]), ("dx", got[1], want[1])]
         pairs += [(name, got[2][name], grad) for name, grad in want[2].items()]
         self.assertEqual(set(got[2]), set(want[2]))
+        # Some gradients are small differences of large terms, as those of a sum that is normalized.
+        largest = max(b.abs().max().item() for _, _, b in pairs if b is not None)
         for name, a, b in pairs:
             if b is None:  # q, k and v of the module before the last block, say
                 self.assertIsNone(a, name)
                 continue
-            scale = max(1e-3, b.abs().max().item())
+            scale = max(0.1 * largest, b.abs().max().item())
             error = (a.double() - b).abs().max().item() / scale
             self.assertLess(error, tolerance, f"{name} of {module}")
 
