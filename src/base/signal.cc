@@ -5,7 +5,7 @@
 namespace denseformer {
 namespace {
 
-constexpr int kSignals[kInterruptSignals] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kSignals[kInterruptSignals] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 volatile std::sig_atomic_t interrupted = 0;
 

@@ -1,4 +1,5 @@
-// Being asked to stop: SIGINT (Ctrl-C), SIGTERM and SIGHUP (a lost connection) set a flag that long
+// Being asked to stop: SIGINT (Ctrl-C), SIGTERM, SIGHUP (a lost connection) and SIGUSR1 (which
+// mpirun passes on to its processes, and batch systems send ahead of the end) set a flag that long
 // work looks at between two pieces, so that it can save or clean up first. A second signal ends the
 // process at once.
 #ifndef DENSEFORMER_BASE_SIGNAL_H_
@@ -8,7 +9,7 @@
 
 namespace denseformer {
 
-inline constexpr int kInterruptSignals = 3;
+inline constexpr int kInterruptSignals = 4;
 
 // Installs the handlers; calling it again changes nothing.
 void CatchInterrupts();

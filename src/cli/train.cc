@@ -7,10 +7,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/run_ranks.h"
+#include "dist/collectives.h"
 #include "kernels/gemm/gemm.h"
 #include "train/options.h"
 #include "train/plan.h"
@@ -25,6 +28,7 @@ struct TrainCall {
   std::vector<std::string> flags;  // by row of the table; only those given count
   std::vector<const CLI::Option*> flag_options;
   bool resume = false, dry_run = false, print_options = false;
+  double watchdog = 600;
 };
 
 OptionSources SourcesOf(const TrainCall& call) {
@@ -67,29 +71,29 @@ void PrintSummary(const std::string& run, const nlohmann::ordered_json& summary)
   }
 }
 
-void RunTrain(const TrainCall& call, const CommonOptions& common) {
-  if (call.print_options) {
-    WriteStdout(OptionsDocument());
-    return;
-  }
-  if (call.run.empty() && !call.dry_run) {
-    Throw(ErrorCode::kUsage, "RUN is required; see 'denseformer train --help'");
-  }
-  if (!call.forced.empty() && !call.resume) {
-    Throw(ErrorCode::kUsage, "--force goes with --resume only");
-  }
+// The options that the run began with; only rank 0 needs its directory.
+TrainOptions StoredOptions(const std::string& run, Communicator& world) {
+  const std::string text =
+      BroadcastText(world, world.first() ? ToToml(ReadStoredOptions(run)) : std::string());
+  return ParseStoredOptions(text, run + "/" + kOptionsFile);
+}
+
+void RunTrainOnRank(const TrainCall& call, const CommonOptions& common, Communicator& world) {
+  RequireSame(world, "program", "version " DENSEFORMER_VERSION);
   const OptionSources sources = SourcesOf(call);
   TrainRequest request;
   request.run = call.run;
   request.resume = call.resume;
   request.forced = call.forced;
-  request.options = call.resume ? ResolveResumed(ReadStoredOptions(call.run), sources, call.forced)
-                                : ResolveOptions(sources);
+  request.options = call.resume
+                        ? ResolveResumed(StoredOptions(call.run, world), sources, call.forced)
+                        : ResolveOptions(sources);
   // Behind all errors that are known at once, so that they stand alone.
   request.checked = [&request, &common] {
     if (!common.quiet) fmt::print(stderr, "{}\n", ToToml(request.options));
     SayPrecision(request.options);
   };
+  if (!world.first()) request.checked = [] {};
   if (call.dry_run) {
     const TrainPlan plan = MakePlan(request.options);
     request.checked();
@@ -101,12 +105,35 @@ void RunTrain(const TrainCall& call, const CommonOptions& common) {
     return;
   }
   CatchInterrupts();
-  const nlohmann::ordered_json summary = Train(request);
+  const nlohmann::ordered_json summary = Train(request, world);
+  if (!world.first()) return;
   if (common.json) {
     PrintJson(summary);
   } else {
     PrintSummary(call.run, summary);
   }
+}
+
+void RunTrain(const TrainCall& call, const CommonOptions& common) {
+  if (call.print_options) {
+    WriteStdout(OptionsDocument());
+    return;
+  }
+  if (call.run.empty() && !call.dry_run) {
+    Throw(ErrorCode::kUsage, "RUN is required; see 'denseformer train --help'");
+  }
+  if (!call.forced.empty() && !call.resume) {
+    Throw(ErrorCode::kUsage, "--force goes with --resume only");
+  }
+  const std::unique_ptr<Communicator> world = MakeWorldCommunicator();
+  if (!world->first()) {
+    SetProgressEnabled(false);
+    SetLogLevel(LogLevel::kError);
+  }
+  if (world->size() == 1) return RunTrainOnRank(call, common, *world);
+  if (call.dry_run) Throw(ErrorCode::kUsage, "--dry-run: start it without mpirun");
+  world->SetWatchdog(call.watchdog);
+  RunOrFail(*world, [&] { RunTrainOnRank(call, common, *world); });
 }
 
 // A flag for each row of the table, in a group for each section.
@@ -143,13 +170,17 @@ void AddTrain(CLI::App& app, CommonOptions& common) {
                  "Allow a resumed run to differ in this option; may be given several times")
       ->take_all()
       ->allow_extra_args(false);
+  app.add_option("--watchdog", call->watchdog,
+                 "On several ranks: end all where one has waited this many seconds for another")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_flag("--dry-run", call->dry_run,
                "Show model, memory, tokens, steps and estimated time, and end");
   app.add_flag("--print-options", call->print_options, "Print all options as Markdown and end");
   AddTableFlags(app, *call);
   app.footer(
       "Values: preset < --config < --set < flags. SIGINT (Ctrl-C) and SIGTERM finish the step,\n"
-      "save, and end with status 130.\n"
+      "save, and end with status 130. On several hosts: mpirun -n R denseformer train ...\n"
       "Examples:\n"
       "  denseformer train runs/a --preset tiny --data data/ --dwa 4x5\n"
       "  denseformer train runs/a --resume\n"

@@ -164,27 +164,30 @@ void ScatterShards(Communicator& communicator, int64_t n, std::span<const float>
   WaitAll(messages);
 }
 
-// A binomial tree: in round k the ranks below 2^k pass it on to those 2^k above them.
-void BroadcastBytes(Communicator& communicator, std::span<std::byte> bytes) {
-  const int rank = communicator.rank(), size = communicator.size();
+// A binomial tree: in round k the ranks below 2^k pass it on to those 2^k above them, counted from
+// the root.
+void BroadcastBytes(Communicator& communicator, std::span<std::byte> bytes, int root) {
+  const int size = communicator.size(), rank = (communicator.rank() + size - root) % size;
   int round = 1;
   if (rank > 0) {
     while (2 * round <= rank) round *= 2;
-    communicator.Receive(rank - round, MessageTag::kCollective, bytes);
+    communicator.Receive((rank - round + root) % size, MessageTag::kCollective, bytes);
     round *= 2;
   }
   std::vector<std::unique_ptr<Message>> messages;
   for (; rank + round < size; round *= 2) {
-    messages.push_back(communicator.StartSend(rank + round, MessageTag::kCollective, bytes));
+    messages.push_back(
+        communicator.StartSend((rank + round + root) % size, MessageTag::kCollective, bytes));
   }
   WaitAll(messages);
 }
 
-std::string BroadcastText(Communicator& communicator, const std::string& text) {
+std::string BroadcastText(Communicator& communicator, const std::string& text, int root) {
   int64_t length = static_cast<int64_t>(text.size());
-  Broadcast(communicator, std::span(&length, 1));
-  std::string result = communicator.first() ? text : std::string(static_cast<size_t>(length), ' ');
-  Broadcast(communicator, std::span(result));
+  Broadcast(communicator, std::span(&length, 1), root);
+  std::string result =
+      communicator.rank() == root ? text : std::string(static_cast<size_t>(length), ' ');
+  Broadcast(communicator, std::span(result), root);
   return result;
 }
 
@@ -206,6 +209,11 @@ void ExchangeBytes(Communicator& communicator, std::span<const std::byte> mine,
         communicator.StartSend((rank + step) % size, MessageTag::kCollective, of(rank)));
   }
   WaitAll(messages);
+}
+
+bool AnyRank(Communicator& communicator, bool mine) {
+  const std::vector<uint8_t> all = Exchange(communicator, static_cast<uint8_t>(mine));
+  return std::find(all.begin(), all.end(), 1) != all.end();
 }
 
 void Barrier(Communicator& communicator) { Exchange(communicator, std::byte{0}); }

@@ -67,14 +67,14 @@ void GatherShards(Communicator& communicator, int64_t n, std::span<const float> 
 void ScatterShards(Communicator& communicator, int64_t n, std::span<const float> whole,
                    std::span<float> shard);
 
-// From rank 0 to all others.
-void BroadcastBytes(Communicator& communicator, std::span<std::byte> bytes);
+// From rank `root` to all others.
+void BroadcastBytes(Communicator& communicator, std::span<std::byte> bytes, int root = 0);
 template <class T>
-void Broadcast(Communicator& communicator, std::span<T> values) {
+void Broadcast(Communicator& communicator, std::span<T> values, int root = 0) {
   static_assert(std::is_trivially_copyable_v<T>);
-  BroadcastBytes(communicator, std::as_writable_bytes(values));
+  BroadcastBytes(communicator, std::as_writable_bytes(values), root);
 }
-std::string BroadcastText(Communicator& communicator, const std::string& text);
+std::string BroadcastText(Communicator& communicator, const std::string& text, int root = 0);
 
 // The values of all ranks, in their order, on every rank.
 void ExchangeBytes(Communicator& communicator, std::span<const std::byte> mine,
@@ -87,6 +87,9 @@ std::vector<T> Exchange(Communicator& communicator, const T& value) {
                 std::as_writable_bytes(std::span(all)));
   return all;
 }
+
+// Whether any rank says so; the same answer on all.
+bool AnyRank(Communicator& communicator, bool mine);
 
 // Returns once all ranks have called it.
 void Barrier(Communicator& communicator);

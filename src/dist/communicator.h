@@ -18,6 +18,7 @@ namespace denseformer {
 // Separates messages between the same two ranks; messages of one tag arrive in the order in which
 // they were sent.
 enum class MessageTag { kCollective = 1, kGradients, kWeights, kState, kTest };
+inline constexpr int kMostTags = 64;
 
 // A message under way. Its memory must stay in place, and a sent one unchanged, until it is done.
 class Message {
@@ -68,6 +69,9 @@ class Communicator {
   Communicator(int rank, int size);
 
  private:
+  friend class GroupCommunicator;
+  std::unique_ptr<Message> CountAndSend(int to, int tag, std::span<const std::byte> bytes);
+  std::unique_ptr<Message> CountAndReceive(int from, int tag, std::span<std::byte> bytes);
   virtual std::unique_ptr<Message> DoSend(int to, int tag, std::span<const std::byte> bytes) = 0;
   virtual std::unique_ptr<Message> DoReceive(int from, int tag, std::span<std::byte> bytes) = 0;
 
@@ -77,6 +81,13 @@ class Communicator {
 
 // The one rank of a job of one process.
 std::unique_ptr<Communicator> MakeSingleCommunicator();
+
+// Some ranks of `parent` as ranks of their own, in the order of `members`, this rank among them.
+// `id` from 1 keeps its messages apart from those of the parent and of groups with other ids; the
+// members must give the same. Its messages count in its own traffic and in the parent's. The parent
+// must outlive it.
+std::unique_ptr<Communicator> MakeGroup(Communicator& parent, const std::vector<int>& members,
+                                        int id);
 
 // The ranks that mpirun, srun or the like started this process with; a single one where it was
 // started alone. At most once per process: MPI starts here, and ends with the communicator. Throws

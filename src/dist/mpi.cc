@@ -1,8 +1,14 @@
 // The communicator of several processes. Of MPI it uses non-blocking point-to-point messages only.
 //
 // Beside the rank's own thread, which works and communicates, a monitor thread on every rank talks
-// on a communicator of its own: twice a second each rank tells rank 0 whom it waits for, and a rank
-// that fails tells rank 0 why. Rank 0 prints that one line and ends the job.
+// on a communicator of its own: twice a second each rank tells rank 0 whom it waits for and rank 0
+// tells each that it is there, and a rank that fails tells rank 0 why. Rank 0 prints that one line
+// and ends the job. The calls of the monitor also move the messages of the rank's thread on while
+// that computes, which MPI does not promise to do by itself.
+//
+// A launcher that finds a rank dead sends a signal to the others, which then want to save; but they
+// cannot without it. So after a signal a rank that has become silent ends the job.
+//
 // MPI's C++ classes, which its third version has dropped, want a library of their own.
 #define OMPI_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX
@@ -21,6 +27,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signal.h"
 #include "dist/communicator.h"
 #include "dist/watchdog.h"
 
@@ -44,6 +51,7 @@ void Check(int code, const char* what) {
 
 // Whom the rank's thread waits for, as its monitor reads it.
 struct WaitState {
+  std::atomic<int> in_flight = 0;  // messages that are under way
   std::atomic<int> rank = -1;
   std::atomic<int64_t> since_ns = 0;  // of Clock
 };
@@ -53,8 +61,9 @@ constexpr size_t kLongestPiece = size_t{1} << 30;
 
 class MpiMessage : public Message {
  public:
-  MpiMessage(int peer, WaitState& wait) : peer_(peer), wait_(wait) {}
+  MpiMessage(int peer, WaitState& wait) : peer_(peer), wait_(wait) { ++wait_.in_flight; }
   ~MpiMessage() override {
+    --wait_.in_flight;
     // Only where an exception ends the work: the job ends as well.
     for (MPI_Request& request : requests_) {
       if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
@@ -105,9 +114,11 @@ struct Report {
   char message[2048] = {};
 };
 
-constexpr int kReportTag = 0;
+constexpr int kReportTag = 0, kPulseTag = 1;
 constexpr auto kReportPeriod = std::chrono::milliseconds(500);
 constexpr auto kMonitorPeriod = std::chrono::milliseconds(20);
+constexpr auto kProgressPeriod = std::chrono::milliseconds(1);  // while messages are under way
+constexpr double kSilenceAfterSignal = 10;                      // seconds
 
 class Monitor {
  public:
@@ -175,6 +186,25 @@ class Monitor {
     }
   }
 
+  void Pause() const {
+    std::this_thread::sleep_for(wait_.in_flight > 0 ? kProgressPeriod : kMonitorPeriod);
+  }
+
+  // Ranks above 0: takes what rank 0 sends; where that is gone after a signal, ends this rank.
+  void HearFirst() {
+    int arrived = 0;
+    MPI_Iprobe(0, kPulseTag, comm_, &arrived, MPI_STATUS_IGNORE);
+    if (arrived) {
+      char pulse;
+      MPI_Recv(&pulse, 1, MPI_BYTE, 0, kPulseTag, comm_, MPI_STATUS_IGNORE);
+      reports_[0].at = Clock::now();
+    } else if (!Interrupted()) {
+      quiet_since_ = Clock::now();
+    } else if (Since(std::max(reports_[0].at, quiet_since_)) > kSilenceAfterSignal) {
+      _exit(ExitStatus(ErrorCode::kIo));
+    }
+  }
+
   // Ranks above 0.
   void Tell() {
     Clock::time_point next = Clock::now();
@@ -194,20 +224,26 @@ class Monitor {
         Send(Status());
         next = Clock::now() + kReportPeriod;
       }
-      std::this_thread::sleep_for(kMonitorPeriod);
+      HearFirst();
+      Pause();
     }
   }
 
   // Rank 0.
   void Listen() {
     int done_ranks = 0;
+    Clock::time_point next = Clock::now();
     while (!stop_ || done_ranks < size_ - 1) {
       int arrived = 0;
       MPI_Status status;
       MPI_Iprobe(MPI_ANY_SOURCE, kReportTag, comm_, &arrived, &status);
       if (!arrived) {
         LookForHang();
-        std::this_thread::sleep_for(kMonitorPeriod);
+        if (Clock::now() >= next) {
+          SendPulse();
+          next = Clock::now() + kReportPeriod;
+        }
+        Pause();
         continue;
       }
       Seen& seen = reports_[static_cast<size_t>(status.MPI_SOURCE)];
@@ -222,6 +258,15 @@ class Monitor {
     }
   }
 
+  // To all that have not ended.
+  void SendPulse() {
+    const char pulse = 0;
+    for (int r = 1; r < size_; ++r) {
+      if (reports_[static_cast<size_t>(r)].report.kind == Report::kDone) continue;
+      MPI_Send(&pulse, 1, MPI_BYTE, r, kPulseTag, comm_);
+    }
+  }
+
   void LookForHang() {
     reports_[0] = {Status(), Clock::now()};
     std::vector<RankStatus> ranks;
@@ -231,6 +276,14 @@ class Monitor {
       ranks.push_back({seen.report.waits_for,
                        seen.report.waits_for >= 0 ? seen.report.waited + silent : 0, silent});
     }
+    if (!Interrupted()) quiet_since_ = Clock::now();
+    const bool signaled = Since(quiet_since_) > kSilenceAfterSignal;
+    for (size_t r = 1; signaled && r < ranks.size(); ++r) {
+      if (ranks[r].silent > kSilenceAfterSignal) {
+        End(fmt::format("rank {} is gone; the others were told to stop and cannot save", r),
+            ExitStatus(ErrorCode::kIo));
+      }
+    }
     const std::string hang = FindHang(ranks, limit_);
     if (!hang.empty()) End("watchdog: " + hang, ExitStatus(ErrorCode::kBusy));
   }
@@ -239,6 +292,7 @@ class Monitor {
   int rank_, size_;
   const WaitState& wait_;
   std::vector<Seen> reports_;
+  Clock::time_point quiet_since_ = Clock::now();  // the last time that no signal had come
   std::atomic<double> limit_ = 1e9;
   std::atomic<bool> stop_ = false;
   std::mutex failure_mutex_;

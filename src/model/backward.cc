@@ -87,18 +87,19 @@ const Tensor& DyPlace(const Model& model, int i, Activations& a) {
 }
 
 double ForwardBackward(const Model& model, const Batch& batch, const DropoutOptions& dropout,
-                       float scale, Gradients gradients, Activations& a) {
+                       float scale, Gradients gradients, Activations& a,
+                       const BlockDone& block_done) {
   DF_CHECK(a.training());
   if (batch.targets.empty()) Throw(ErrorCode::kInvalid, "batch: targets are needed for a loss");
   ForwardSequences(model, batch, dropout, a, {});
-  const int64_t targets = CountTargets(batch.targets);
+  const int64_t targets = batch.pass_targets > 0 ? batch.pass_targets : CountTargets(batch.targets);
   const std::span<float> losses = std::span<float>(a.losses).first(a.rows());
 
   StartBackward(model, gradients, a);
   HeadForwardBackward(model, a, batch.targets,
                       targets > 0 ? scale / static_cast<float>(targets) : 0.0f, gradients, losses);
   HeadNormBackward(model, a);
-  BlocksBackward(model, {1, model.config().n_layer}, dropout, gradients, a);
+  BlocksBackward(model, {1, model.config().n_layer}, dropout, gradients, a, block_done);
   InputBackward(model, batch.tokens, dropout, gradients, a);
   return MeanLoss(losses, targets);
 }
@@ -117,12 +118,13 @@ void HeadNormBackward(const Model& model, Activations& a) {
 }
 
 void BlocksBackward(const Model& model, BlockRange range, const DropoutOptions& dropout,
-                    Gradients gradients, Activations& a) {
+                    Gradients gradients, Activations& a, const BlockDone& block_done) {
   for (int i = range.last; i >= range.first; --i) {
     DepthBackward(model, i, gradients, a);
     // The forward pass ended with block `last`, so its activations are still there.
     if (a.recompute() && i < range.last) RecomputeBlock(model, i, dropout, a);
     BlockBackward(model, i, dropout, gradients, a);
+    if (block_done) block_done(i);
   }
 }
 

@@ -7,6 +7,7 @@
 #define DENSEFORMER_MODEL_BACKWARD_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "model/activations.h"
@@ -17,11 +18,17 @@
 
 namespace denseformer {
 
+// Called after the backward pass of a block: the gradients of its own parameters (not those of the
+// averages) are final for this pass. Blocks come from the last to the first.
+using BlockDone = std::function<void(int block)>;
+
 // Forward and backward: returns the mean loss; the gradient of (loss * scale) replaces
-// model.gradients() or is added to it. Needs a trainable model and activations for training. Throws
+// model.gradients() or is added to it. A share of a pass gives its part of both: their sums over
+// the processes are those of the pass. Needs a trainable model and activations for training. Throws
 // what CheckBatch throws, and kInvalid where the batch has no targets.
 double ForwardBackward(const Model& model, const Batch& batch, const DropoutOptions& dropout,
-                       float scale, Gradients gradients, Activations& activations);
+                       float scale, Gradients gradients, Activations& activations,
+                       const BlockDone& block_done = {});
 
 // Where the gradient of Y_i goes: kept for the averages where depth i has a module, else into dx.
 const Tensor& DyPlace(const Model& model, int i, Activations& activations);
@@ -36,7 +43,8 @@ void HeadNormBackward(const Model& model, Activations& activations);
 // dY_last -> dY_{first-1}, and the gradients of the blocks' parameters and of the averages. The
 // forward pass of block `last` must have been the newest one where activations are recomputed.
 void BlocksBackward(const Model& model, BlockRange range, const DropoutOptions& dropout,
-                    Gradients gradients, Activations& activations);
+                    Gradients gradients, Activations& activations,
+                    const BlockDone& block_done = {});
 
 // dY_0 -> the gradient of the embedding.
 void InputBackward(const Model& model, std::span<const int32_t> tokens,

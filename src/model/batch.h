@@ -16,6 +16,10 @@ struct Batch {
   std::span<const int32_t> targets;
   int64_t sequences = 0;
   int64_t length = 0;
+  // Where several processes share a pass: the number of the first sequence in the pass, and the
+  // targets of the whole pass, over which the mean loss is taken (0: those of this batch).
+  int64_t first_sequence = 0;
+  int64_t pass_targets = 0;
 };
 
 // Throws Error (kInvalid) where a token or a target is outside the vocabulary, or a sequence is

@@ -67,11 +67,11 @@ int64_t RecomputeFlopsPerToken(const ModelConfig& config, int64_t length) {
 }
 
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
-                         int64_t length, bool recompute) {
+                         int64_t length, bool recompute, int ranks) {
   MemoryUse memory = PassMemory(config, compute, sequences, length, ModelUse::kTraining, recompute,
                                 WholeStage(config.n_layer));
   memory.gradients = memory.weights;
-  memory.moments = 2 * memory.weights;
+  memory.moments = 2 * memory.weights / ranks;
   return memory;
 }
 

@@ -40,8 +40,9 @@ struct MemoryUse {
   int64_t activations = 0;  //
   int64_t total() const { return program + weights + copies + gradients + moments + activations; }
 };
+// `ranks` processes share the moments.
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
-                         int64_t length, bool recompute = false);
+                         int64_t length, bool recompute = false, int ranks = 1);
 // Of a process that holds a stage of a pipeline.
 struct StageUse {
   const Stage* stage = nullptr;

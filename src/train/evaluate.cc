@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "dist/collectives.h"
 
 namespace denseformer {
 namespace {
@@ -36,7 +37,41 @@ void AddBatch(const Model& model, int64_t sequences, int64_t length, EvalBuffers
   }
 }
 
-void Finish(EvalResult& result) {
+// How ranks share windows: in rounds of `at_once` consecutive ones for each rank.
+struct Rounds {
+  Rounds(int64_t room, Communicator* group)
+      : rank(group != nullptr ? group->rank() : 0), size(group != nullptr ? group->size() : 1) {
+    at_once = std::max<int64_t>(1, room);
+    if (size == 1) return;
+    for (const int64_t theirs : Exchange(*group, at_once)) at_once = std::min(at_once, theirs);
+  }
+
+  int64_t step() const { return at_once * size; }
+  // This rank's windows of the round that begins with window `first` of `count`.
+  SampleRange Mine(int64_t first, int64_t count) const {
+    const int64_t begin = std::min(count, first + rank * at_once);
+    return {begin, std::min(at_once, count - begin)};
+  }
+
+  int rank, size;
+  int64_t at_once;
+};
+
+// From sums of this rank to means of all.
+void Finish(EvalResult& result, Communicator* group) {
+  if (group != nullptr && group->size() > 1) {
+    const EvalResult mine = result;
+    result = EvalResult();
+    struct Sums {
+      int64_t tokens, correct;
+      double loss;
+    };
+    for (const Sums& sums : Exchange(*group, Sums{mine.tokens, mine.correct, mine.loss})) {
+      result.tokens += sums.tokens;
+      result.correct += sums.correct;
+      result.loss += sums.loss;
+    }
+  }
   if (result.tokens > 0) result.loss /= static_cast<double>(result.tokens);
 }
 
@@ -86,43 +121,49 @@ EvalResult EvaluateStream(const Model& model, const TokenFile& file, Activations
   const EvalWindows windows(file, length);
   const int64_t wanted =
       options.max_tokens > 0 ? std::min(options.max_tokens, windows.targets()) : windows.targets();
-  const int64_t at_once = std::max<int64_t>(1, activations.max_rows() / length);
-  EvalBuffers buffers(at_once * length);
+  const Rounds rounds(activations.max_rows() / length, options.group);
+  EvalBuffers buffers(rounds.at_once * length);
   EvalResult result;
-  for (int64_t first = 0; result.tokens < wanted; first += at_once) {
-    const int64_t count = std::min(at_once, windows.count() - first);
-    windows.Fill(first, count, buffers.tokens.data(), buffers.targets.data());
-    // Tokens beyond max_tokens are read but not predicted.
-    const int64_t left = wanted - result.tokens;
-    if (left < count * length) {
-      std::fill(buffers.targets.begin() + left, buffers.targets.begin() + count * length,
-                EvalWindows::kNoTarget);
+  const int64_t needed = (wanted + length - 1) / length;  // windows
+  for (int64_t first = 0; first < needed; first += rounds.step()) {
+    const SampleRange mine = rounds.Mine(first, needed);
+    if (mine.count > 0) {
+      windows.Fill(mine.first, mine.count, buffers.tokens.data(), buffers.targets.data());
+      // Tokens beyond max_tokens are read but not predicted.
+      const int64_t left = wanted - mine.first * length;
+      if (left < mine.count * length) {
+        std::fill(buffers.targets.begin() + left, buffers.targets.begin() + mine.count * length,
+                  EvalWindows::kNoTarget);
+      }
+      AddBatch(model, mine.count, length, buffers, activations, result);
     }
-    AddBatch(model, count, length, buffers, activations, result);
-    Report(options.progress, static_cast<double>(result.tokens) / static_cast<double>(wanted));
+    const int64_t done = std::min(wanted, (first + rounds.step()) * length);
+    Report(options.progress, static_cast<double>(done) / static_cast<double>(wanted));
   }
-  Finish(result);
+  Finish(result, options.group);
   result.bytes = TextBytes(file, wanted, tokenizer);
   return result;
 }
 
 EvalResult EvaluateSample(const Model& model, const TrainBatches& sample, int batches,
-                          Activations& activations, const std::function<bool(double)>& progress) {
-  const int64_t length = sample.options().sequence_length;
-  const int64_t at_once = std::max<int64_t>(1, activations.max_rows() / length);
-  EvalBuffers buffers(at_once * length);
+                          Activations& activations, const EvalOptions& options) {
+  const int64_t length = sample.options().sequence_length, size = sample.options().batch_size;
+  const Rounds rounds(activations.max_rows() / length, options.group);
+  EvalBuffers buffers(rounds.at_once * length);
   EvalResult result;
   for (int step = 0; step < batches; ++step) {
-    const int64_t size = sample.options().batch_size;
-    for (int64_t first = 0; first < size; first += at_once) {
-      const int64_t count = std::min(at_once, size - first);
-      sample.Fill(step, {first, count}, buffers.tokens.data(), buffers.targets.data());
-      AddBatch(model, count, length, buffers, activations, result);
-      Report(progress,
-             (step + static_cast<double>(first + count) / static_cast<double>(size)) / batches);
+    for (int64_t first = 0; first < size; first += rounds.step()) {
+      const SampleRange mine = rounds.Mine(first, size);
+      if (mine.count > 0) {
+        sample.Fill(step, mine, buffers.tokens.data(), buffers.targets.data());
+        AddBatch(model, mine.count, length, buffers, activations, result);
+      }
+      const int64_t done = std::min(size, first + rounds.step());
+      Report(options.progress,
+             (step + static_cast<double>(done) / static_cast<double>(size)) / batches);
     }
   }
-  Finish(result);
+  Finish(result, options.group);
   return result;
 }
 

@@ -8,6 +8,7 @@
 
 #include "data/batches.h"
 #include "denseformer/tokenizer.h"
+#include "dist/communicator.h"
 #include "model/forward.h"
 
 namespace denseformer {
@@ -30,7 +31,11 @@ struct EvalOptions {
   int64_t seq_len = 0;     // length of the windows; 0: the model's
   int64_t max_tokens = 0;  // predict no more than this many tokens; 0: all
   // Called with the share of the work done; returning false ends the evaluation with kInterrupted.
+  // All ranks of a group call it the same number of times, and must get the same answer.
   std::function<bool(double)> progress;
+  // Ranks that share the work, each with the same weights and the file; null: this process alone.
+  // All get the result of the whole.
+  Communicator* group = nullptr;
 };
 
 // The whole stream in consecutive windows: each token but the first is predicted once, from those
@@ -41,9 +46,10 @@ struct EvalOptions {
 EvalResult EvaluateStream(const Model& model, const TokenFile& file, Activations& activations,
                           const EvalOptions& options, const Tokenizer* tokenizer = nullptr);
 
-// `batches` batches of random windows, the same ones in each call.
+// `batches` batches of random windows, the same ones in each call. Of the options it takes progress
+// and group.
 EvalResult EvaluateSample(const Model& model, const TrainBatches& sample, int batches,
-                          Activations& activations, const std::function<bool(double)>& progress);
+                          Activations& activations, const EvalOptions& options);
 
 // Sets the smallest `percent` % of the DWA weights by magnitude to 0 (rounded down to whole
 // weights; of equal ones the first go first) and returns how many. The packed weights are not

@@ -26,8 +26,9 @@ struct TrainPlan {
 // "20 % more operations per step, 1.2 GiB less memory".
 std::string DescribeRecompute(const RecomputeEffect& effect);
 
-// Throws where the machine has less memory free than a run with these options takes.
-void RequireTrainingMemory(const TrainOptions& options);
+// Throws where the machine has less memory free than a run with these options takes: one of `ranks`
+// processes, with `sequences` per pass.
+void RequireTrainingMemory(const TrainOptions& options, int64_t sequences, int ranks);
 
 // Checks options and data as a run would, and times one pass and one update on random weights
 // (after one to warm up). Writes nothing.

@@ -32,6 +32,7 @@ Json MakeSummary(const SummaryInput& input) {
                {"epochs", input.epochs},
                {"seed", options.seed},
                {"precision", options.precision},
+               {"ranks", input.ranks},
                {"threads", NumThreads()},
                {"cpu", CpuName(GetCpuFeatures())},
                {"skipped_steps", state.skipped},
@@ -39,6 +40,13 @@ Json MakeSummary(const SummaryInput& input) {
                {"tokens_per_second",
                 state.step_seconds > 0 ? static_cast<double>(tokens) / state.step_seconds : 0.0},
                {"gemm_share", input.gemm_share}};
+  if (input.communication != nullptr && input.communication->steps > 0) {
+    const CommunicationCost& cost = *input.communication;
+    const double steps = static_cast<double>(cost.steps);
+    json["communication"] = {{"gradient_bytes_hidden", cost.hidden_share()},
+                             {"gradient_wait_seconds_per_step", cost.gradient_wait / steps},
+                             {"weight_wait_seconds_per_step", cost.weight_wait / steps}};
+  }
   if (input.final.tokens > 0) {
     const std::optional<double> bits = input.final.bits_per_byte();
     json["validation"] = {{"loss", input.final.loss},

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/model.h"
+#include "train/data_parallel.h"
 #include "train/evaluate.h"
 #include "train/options.h"
 #include "train/train_state.h"
@@ -19,6 +20,8 @@ struct SummaryInput {
   double seconds = 0;
   double gemm_share = 0;
   double epochs = 0;
+  int ranks = 1;
+  const CommunicationCost* communication = nullptr;  // of rank 0, in this process; several ranks
 };
 
 // The keys are described in docs/training.md.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "dist/collectives.h"
 
 namespace denseformer {
 
@@ -24,6 +25,17 @@ TrainerState ToTrainerState(const RunState& state) {
     stored.trainer["best"] = {{"step", state.best->step}, {"loss", state.best->loss}};
   }
   return stored;
+}
+
+TrainerState BroadcastState(Communicator& world, const TrainerState& state) {
+  nlohmann::json json = {{"step", state.step}, {"trainer", state.trainer}};
+  if (state.validation_loss) json["validation_loss"] = *state.validation_loss;
+  json = nlohmann::json::parse(BroadcastText(world, json.dump()));
+  TrainerState result;
+  result.step = json["step"];
+  if (json.contains("validation_loss")) result.validation_loss = json["validation_loss"];
+  result.trainer = json["trainer"];
+  return result;
 }
 
 RunState FromTrainerState(const TrainerState& stored, const std::string& where) {

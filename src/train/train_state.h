@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "dist/communicator.h"
 #include "io/run_directory.h"
 #include "train/run_log.h"
 
@@ -31,6 +32,8 @@ struct RunState {
 };
 
 TrainerState ToTrainerState(const RunState& state);
+// That of rank 0, on all ranks.
+TrainerState BroadcastState(Communicator& world, const TrainerState& state);
 // Throws kCorrupt where a key is missing or of the wrong kind; `where` names the checkpoint.
 RunState FromTrainerState(const TrainerState& stored, const std::string& where);
 

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "model/backward.h"
-
 namespace denseformer {
 
 TrainStep::TrainStep(Model& model, Activations& activations, const TrainOptions& options,
@@ -13,7 +11,12 @@ TrainStep::TrainStep(Model& model, Activations& activations, const TrainOptions&
       activations_(activations),
       options_(options),
       reducer_(parts.reducer),
-      optimizer_(model, options, parts.moments) {}
+      optimizer_(model, options, parts.moments,
+                 parts.reducer != nullptr ? parts.reducer->owned() : std::span<const Range>()) {
+  if (reducer_ != nullptr) {
+    block_done_ = [this](int block) { reducer_->BlockDone(model_.gradients(), block); };
+  }
+}
 
 StepResult TrainStep::Run(int64_t step, double rate, BatchSource batches) {
   return Update(step, rate, Accumulate(step, batches));
@@ -24,11 +27,13 @@ double TrainStep::Accumulate(int64_t step, BatchSource batches) {
   double loss = 0;
   for (int pass = 0; pass < passes; ++pass) {
     const Batch batch = batches(step, pass);
-    const DropoutOptions dropout = {static_cast<float>(options_.dropout),
-                                    static_cast<uint64_t>(options_.seed),
-                                    static_cast<uint64_t>(step * passes + pass)};
+    DropoutOptions dropout = {static_cast<float>(options_.dropout),
+                              static_cast<uint64_t>(options_.seed),
+                              static_cast<uint64_t>(step * passes + pass)};
+    dropout.StartAt(batch.first_sequence, batch.length, model_.config());
     loss += ForwardBackward(model_, batch, dropout, 1.0f / static_cast<float>(passes),
-                            pass == 0 ? Gradients::kReplace : Gradients::kAdd, activations_) /
+                            pass == 0 ? Gradients::kReplace : Gradients::kAdd, activations_,
+                            pass + 1 == passes ? block_done_ : BlockDone()) /
             passes;
     if (!std::isfinite(loss)) break;
   }
@@ -37,7 +42,7 @@ double TrainStep::Accumulate(int64_t step, BatchSource batches) {
 
 StepResult TrainStep::Update(int64_t step, double rate, double loss) {
   StepResult result;
-  result.loss = loss;
+  result.loss = result.own_loss = loss;
   // The squares that the backward pass collected are those of this process's own gradients.
   double matrix_squares = activations_.matrix_squares;
   if (reducer_ != nullptr) {
@@ -51,6 +56,10 @@ StepResult TrainStep::Update(int64_t step, double rate, double loss) {
   if (result.updated) {
     const bool clips = options_.clip > 0 && result.norm > options_.clip;
     optimizer_.Update(step, rate, clips ? options_.clip / (result.norm + 1e-6) : 1.0);
+    if (reducer_ != nullptr) {
+      reducer_->GatherWeights(model_.weights());
+      model_.WeightsChanged();
+    }
   }
   return result;
 }

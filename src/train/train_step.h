@@ -10,7 +10,9 @@
 #include <span>
 
 #include "base/function_ref.h"
+#include "dist/collectives.h"
 #include "model/activations.h"
+#include "model/backward.h"
 #include "model/batch.h"
 #include "model/model.h"
 #include "train/optimizer.h"
@@ -20,6 +22,7 @@ namespace denseformer {
 
 struct StepResult {
   double loss = 0;       // mean over the passes
+  double own_loss = 0;   // this process's part of it
   double norm = 0;       // of the gradient, before clipping
   bool updated = false;  // false: loss or norm is not finite, and the weights are as before
 };
@@ -28,15 +31,24 @@ struct StepResult {
 class StepReducer {
  public:
   virtual ~StepReducer() = default;
-  // After the last pass: loss and gradients of this process become those of the whole batch.
+  // The parameters that this process updates, as ranges of the buffer; empty: all of them.
+  virtual std::span<const Range> owned() const { return {}; }
+  // In the last pass: the gradients of the parameters of `block` are final, and may travel. Blocks
+  // come from the last to the first; not at all where a pass before had no finite loss.
+  virtual void BlockDone(std::span<float> gradients, int block) {}
+  // After the last pass: the parts that the processes have of the loss are added, and their
+  // gradients of the parameters that this process updates.
   virtual void Reduce(std::span<float> gradients, double& loss) = 0;
   // The sum of squares over the parameters of this process becomes that over all parameters.
   virtual double ReduceSquares(double squares) { return squares; }
+  // After the update: brings what each process has updated to all.
+  virtual void GatherWeights(std::span<float> weights) {}
 };
 
 struct TrainStepParts {
   StepReducer* reducer = nullptr;  // null: one process
-  // Moments that the caller keeps; empty: the step allocates them.
+  // Moments that the caller keeps, of the parameters that the process updates; empty: the step
+  // allocates them.
   Moments moments;
 };
 
@@ -51,7 +63,7 @@ class TrainStep {
   TrainStep(Model& model, Activations& activations, const TrainOptions& options,
             const TrainStepParts& parts = TrainStepParts());
 
-  // Step `step` (from 0) with learning rate `rate`. A steady step allocates nothing.
+  // Step `step` (from 0) with learning rate `rate`. A steady step of one process allocates nothing.
   StepResult Run(int64_t step, double rate, BatchSource batches);
 
   // The same in two parts. Accumulate ends at the first pass whose loss is not finite, so that the
@@ -66,6 +78,7 @@ class TrainStep {
   Activations& activations_;
   TrainOptions options_;
   StepReducer* reducer_;
+  BlockDone block_done_;  // of the last pass; empty: one process
   Optimizer optimizer_;
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,11 +13,13 @@
 #include "base/text.h"
 #include "data/batches.h"
 #include "io/run_directory.h"
+#include "train/data_parallel.h"
 #include "train/diagnosis.h"
 #include "train/evaluate.h"
 #include "train/gemm_rate.h"
 #include "train/plan.h"
 #include "train/run_log.h"
+#include "train/run_place.h"
 #include "train/summary.h"
 #include "train/train_data.h"
 #include "train/train_state.h"
@@ -41,39 +42,6 @@ BatchOptions BatchesOf(const TrainOptions& options, BatchOrder order, uint64_t s
 // The sample of the validation stream is the same for every run, whatever its seed.
 constexpr uint64_t kSampleSeed = 0;
 
-// Refuses to begin where a run is, and to resume where none is.
-void CheckPlace(const TrainRequest& request) {
-  CheckNoFile(request.run);
-  const std::vector<CheckpointInfo> checkpoints = ListCheckpoints(request.run);
-  if (!request.resume && !checkpoints.empty()) {
-    Throw(ErrorCode::kUsage,
-          "train: {} holds a run already (newest checkpoint: step {}); resume it with --resume, or "
-          "choose another directory",
-          request.run, checkpoints.back().step);
-  }
-  const std::string metrics = request.run + "/metrics.jsonl";
-  if (checkpoints.empty() && FileExists(metrics) && FileSize(metrics) > 0) {
-    Throw(ErrorCode::kCorrupt,
-          "train: {} has recorded steps but no checkpoint; nothing to resume, and starting "
-          "again would overwrite it: move it away",
-          request.run);
-  }
-}
-
-// Checkpoints after `step` are damaged, or the run would resume from them. Under another name none
-// of them counts as the newest one when old ones are removed.
-void PutDamagedAside(const std::string& run, int64_t step) {
-  for (const CheckpointInfo& checkpoint : ListCheckpoints(run)) {
-    if (checkpoint.step <= step) continue;
-    const std::filesystem::path path(checkpoint.path);
-    const std::string aside =
-        (path.parent_path() / ("damaged-" + path.filename().string())).string();
-    RemoveTree(aside);
-    RenameDurably(checkpoint.path, aside);
-    LogWarning("the damaged checkpoint is kept as {}", aside);
-  }
-}
-
 // What a run reads and where it writes; made before the directory changes, so that whatever is
 // wrong in the request is found first.
 struct TrainInputs {
@@ -87,9 +55,32 @@ struct TrainInputs {
   TrainBatches batches, sample;
 };
 
+std::optional<DataParallel> MakeParallel(Communicator& world, const Model& model) {
+  return world.size() > 1 ? std::make_optional<DataParallel>(world, model.table()) : std::nullopt;
+}
+
+// Before an error that all ranks have: rank 0 throws it and ends the others, which wait here.
+void WaitForFirst(Communicator& world) {
+  if (!world.first()) Barrier(world);
+}
+
+// The rate of all ranks together.
+GemmRate TogetherRate(Communicator& world, const GemmRate& mine) {
+  double tokens_per_second = 0;
+  for (const double seconds : Exchange(world, mine.seconds_per_token)) {
+    tokens_per_second += 1 / seconds;
+  }
+  return {1 / tokens_per_second};
+}
+
+// One rank of a run. Rank 0 reads and writes the run's directory; the others have what it tells
+// them. Whatever ranks decide together (to stop, to validate, to save) follows from values that
+// are the same on all.
 class Trainer {
  public:
-  Trainer(const TrainRequest& request, const TrainInputs& inputs, RunWriter& writer);
+  // `writer` is null on all ranks but the first.
+  Trainer(const TrainRequest& request, const TrainInputs& inputs, Communicator& world,
+          RunWriter* writer);
   // Begins the run, or resumes it from its newest whole checkpoint.
   void Open();
   Json Run();
@@ -98,19 +89,24 @@ class Trainer {
   void Begin();
   void Resume();
   void CheckData();
+  // Fills weights, moments and state of all ranks from a checkpoint.
+  void Load(const std::string& checkpoint);
   void TakeStep();
-  void Skip(int64_t step, double loss);
+  void Skip(int64_t step, const StepResult& result);
+  // Whether a signal has come to any rank; asks the others.
+  bool AskToStop() { return stop_ = stop_ || AnyRank(world_, Interrupted()); }
+  EvalOptions Evaluation(std::function<void(double)> progress);
   // Validates on the sample where due; true where the loss is the best so far.
   bool Validate();
   void AfterStep();
+  void LogStep();
   void Save();
   Json Finish();
   std::string ProgressNote() const;
   Batch PassBatch() const {
-    return {tokens_, targets_, options_.pass_sequences(), options_.model.seq_len};
-  }
-  bool Finished() const {
-    return state_.step == options_.steps && FileExists(request_.run + "/" + kSummaryFile);
+    return {tokens_,      targets_,
+            share_.count, options_.model.seq_len,
+            share_.first, options_.pass_sequences() * options_.model.seq_len};
   }
   double Seconds() const { return state_.seconds + Since(begin_); }
 
@@ -118,9 +114,12 @@ class Trainer {
   const TrainOptions& options_;
   const TrainData& data_;
   const TrainBatches &batches_, &sample_;
-  RunWriter& writer_;
+  Communicator& world_;
+  RunWriter* writer_;
+  SampleRange share_;  // of the sequences of each pass
   Model model_;
   Activations activations_;
+  std::optional<DataParallel> parallel_;  // several ranks
   TrainStep step_;
   Schedule schedule_;
   std::vector<int64_t> alpha_steps_;
@@ -128,40 +127,52 @@ class Trainer {
   GemmRate gemm_rate_;
   Clock::time_point begin_ = Clock::now();
   RunState state_;
-  std::optional<RunLog> log_;
+  bool finished_ = false;      // with a summary, before this call
+  bool stop_ = false;          // a signal has come to some rank
+  std::optional<RunLog> log_;  // rank 0
   StepRecord last_;
   double smooth_seconds_ = 0;  // of a step
 };
 
-Trainer::Trainer(const TrainRequest& request, const TrainInputs& inputs, RunWriter& writer)
+Trainer::Trainer(const TrainRequest& request, const TrainInputs& inputs, Communicator& world,
+                 RunWriter* writer)
     : request_(request),
       options_(request.options),
       data_(inputs.data),
       batches_(inputs.batches),
       sample_(inputs.sample),
+      world_(world),
       writer_(writer),
+      share_(PassShare(options_.pass_sequences(), world)),
       model_(options_.model, options_.compute(), ModelUse::kTraining),
-      activations_(model_, options_.pass_sequences(), options_.model.seq_len, ModelUse::kTraining,
+      activations_(model_, share_.count, options_.model.seq_len, ModelUse::kTraining,
                    options_.recompute),
-      step_(model_, activations_, options_),
+      parallel_(MakeParallel(world, model_)),
+      step_(model_, activations_, options_, {parallel_ ? &*parallel_ : nullptr, {}}),
       schedule_(options_.MakeSchedule()),
       alpha_steps_(options_.AlphaSteps()),
       tokens_(static_cast<size_t>(activations_.max_rows())),
       targets_(tokens_.size()) {}
 
 void Trainer::Open() {
-  gemm_rate_ = MeasureGemmRate(options_.model, model_.compute(), activations_.max_rows());
+  gemm_rate_ = TogetherRate(
+      world_, MeasureGemmRate(options_.model, model_.compute(), activations_.max_rows()));
   if (options_.recompute) {
-    LogInfo("recompute: {}", DescribeRecompute(EffectOfRecompute(options_.model, options_.compute(),
-                                                                 options_.pass_sequences(),
-                                                                 options_.model.seq_len)));
+    LogInfo("recompute: {}",
+            DescribeRecompute(EffectOfRecompute(options_.model, options_.compute(), share_.count,
+                                                options_.model.seq_len)));
+  }
+  if (parallel_) {
+    LogInfo("{} ranks; this one has {} of the {} sequences of a pass and 1/{} of the moments",
+            world_.size(), share_.count, options_.pass_sequences(), world_.size());
   }
   // Another process may have begun the run before this one had the lock.
-  CheckPlace(request_);
-  if (ListCheckpoints(request_.run).empty()) {
-    Begin();
-  } else {
+  if (world_.first()) CheckPlace(request_.run, request_.resume);
+  const bool begun = AnyRank(world_, world_.first() && !ListCheckpoints(request_.run).empty());
+  if (begun) {
     Resume();
+  } else {
+    Begin();
   }
 }
 
@@ -169,31 +180,53 @@ void Trainer::Begin() {
   if (request_.resume) {
     LogWarning("{} was stopped before its first checkpoint; it starts at step 0", request_.run);
   }
-  WriteRunFiles(writer_, options_.model, data_.tokenizer ? data_.tokenizer->ToJson() : "");
-  WriteFileAtomic(request_.run + "/" + kOptionsFile, ToToml(options_));
   model_.Initialize(static_cast<uint64_t>(options_.seed));
+  // Another host's math library may round differently.
+  if (parallel_) parallel_->SendWeights(model_);
   CheckData();
-  log_.emplace(request_.run, options_, RunLog::Position{});
-  log_->Alphas(0, model_);
+  if (writer_ != nullptr) {
+    WriteRunFiles(*writer_, options_.model, data_.tokenizer ? data_.tokenizer->ToJson() : "");
+    WriteFileAtomic(request_.run + "/" + kOptionsFile, ToToml(options_));
+    log_.emplace(request_.run, options_, RunLog::Position{});
+    log_->Alphas(0, model_);
+  }
   Save();
 }
 
 void Trainer::Resume() {
-  const CheckpointInfo newest = NewestWholeCheckpoint(request_.run);
-  PutDamagedAside(request_.run, newest.step);
-  state_ = FromTrainerState(LoadCheckpoint(newest.path, model_, step_.optimizer().moments()),
-                            newest.path);
+  CheckpointInfo newest;
+  if (writer_ != nullptr) {
+    newest = NewestWholeCheckpoint(request_.run);
+    PutDamagedAside(request_.run, newest.step);
+  }
+  Load(newest.path);
   if (state_.step > options_.steps) {
     Throw(ErrorCode::kUsage, "resume: the run is at step {}, beyond train.steps = {}", state_.step,
           options_.steps);
   }
   step_.optimizer().SetUpdates(state_.updates, state_.dwa_updates);
   CheckData();
-  FinishSave(writer_, newest, {options_.save_keep, options_.save_best});
-  if (Finished()) return;
+  if (writer_ != nullptr) FinishSave(*writer_, newest, {options_.save_keep, options_.save_best});
+  finished_ = AnyRank(world_, world_.first() && state_.step == options_.steps &&
+                                  FileExists(request_.run + "/" + kSummaryFile));
+  if (finished_ || writer_ == nullptr) return;
   WriteFileAtomic(request_.run + "/" + kOptionsFile, ToToml(options_));
   log_.emplace(request_.run, options_, state_.log);
   LogInfo("resumes at step {} of {}", state_.step, options_.steps);
+}
+
+void Trainer::Load(const std::string& checkpoint) {
+  if (!parallel_) {
+    state_ = FromTrainerState(LoadCheckpoint(checkpoint, model_, step_.optimizer().moments()),
+                              checkpoint);
+    return;
+  }
+  TrainerState stored;
+  WholeMoments whole(world_.first() ? model_.weights().size() : 0);
+  if (world_.first()) stored = LoadCheckpoint(checkpoint, model_, whole.moments());
+  parallel_->SendWeights(model_);
+  parallel_->ScatterMoments(whole.moments(), step_.optimizer().moments());
+  state_ = FromTrainerState(BroadcastState(world_, stored), checkpoint);
 }
 
 void Trainer::CheckData() {
@@ -213,22 +246,25 @@ void Trainer::CheckData() {
   state_.validation_data = validation;
 }
 
-void Trainer::Skip(int64_t step, double loss) {
+void Trainer::Skip(int64_t step, const StepResult& result) {
   ++state_.skipped;
   ++state_.bad_in_row;
-  std::string bad;
-  const bool enough = state_.bad_in_row >= options_.max_bad_steps;
-  if (enough) {
-    bad = FirstBadTensor(model_, PassBatch(), activations_);
-  }
-  if (!enough) {
-    LogWarning("step {}: loss or gradient not finite (loss {}); skipped", step + 1, loss);
+  if (state_.bad_in_row < options_.max_bad_steps) {
+    LogWarning("step {}: loss or gradient not finite (loss {}); skipped", step + 1, result.loss);
     return;
   }
+  std::string bad = FirstBadTensor(model_, PassBatch(), activations_);
+  // The first rank whose own batch is to blame knows; rank 0 where it is the sum.
+  const std::vector<uint8_t> fine =
+      Exchange(world_, static_cast<uint8_t>(std::isfinite(result.own_loss)));
+  const auto culprit = std::find(fine.begin(), fine.end(), 0);
+  bad = BroadcastText(world_, bad,
+                      culprit == fine.end() ? 0 : static_cast<int>(culprit - fine.begin()));
+  WaitForFirst(world_);
   Throw(ErrorCode::kNonFinite,
         "train: loss or gradient not finite in {} steps in a row, up to step {} (loss {}); first "
         "bad tensor: {}; newest checkpoint: step {}; lower optimizer.lr, or set optimizer.clip",
-        state_.bad_in_row, step + 1, loss, bad, ListCheckpoints(request_.run).back().step);
+        state_.bad_in_row, step + 1, result.loss, bad, ListCheckpoints(request_.run).back().step);
 }
 
 void Trainer::TakeStep() {
@@ -236,14 +272,14 @@ void Trainer::TakeStep() {
   const int64_t step = state_.step;
   const double rate = schedule_.Rate(step);
   const StepResult result = step_.Run(step, rate, [this](int64_t at, int pass) {
-    const int64_t count = options_.pass_sequences();
-    batches_.Fill(at, {pass * count, count}, tokens_.data(), targets_.data());
+    const int64_t first = pass * options_.pass_sequences() + share_.first;
+    batches_.Fill(at, {first, share_.count}, tokens_.data(), targets_.data());
     return PassBatch();
   });
   if (result.updated) {
     state_.bad_in_row = 0;
   } else {
-    Skip(step, result.loss);
+    Skip(step, result);
   }
   ++state_.step;
   state_.validation_loss.reset();
@@ -267,14 +303,13 @@ bool Trainer::Validate() {
   if (!state_.eval_pending) return false;
   EvalResult result;
   try {
-    result = EvaluateSample(model_, sample_, options_.eval_batches, activations_,
-                            [](double) { return !Interrupted(); });
+    result = EvaluateSample(model_, sample_, options_.eval_batches, activations_, Evaluation({}));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInterrupted) throw;
     return false;  // stays due
   }
   state_.eval_pending = false;
-  log_->Validation(state_.step, result, Seconds());
+  if (log_) log_->Validation(state_.step, result, Seconds());
   if (!std::isfinite(result.loss)) return false;
   state_.validation_loss = result.loss;
   const bool improved = !state_.best || result.loss < state_.best->loss;
@@ -288,8 +323,10 @@ void Trainer::AfterStep() {
   const bool last = state_.step == options_.steps;
   const bool improved = Validate();
   const bool due = options_.save_every > 0 && state_.step % options_.save_every == 0;
-  if (last || due || Interrupted() || (improved && options_.save_best)) Save();
-  if (Interrupted()) {
+  const bool stop = AskToStop();
+  if (last || due || stop || (improved && options_.save_best)) Save();
+  if (stop) {
+    WaitForFirst(world_);
     Throw(
         ErrorCode::kInterrupted,
         "train: stopped by a signal after step {} of {}; saved: resume with 'denseformer train {} "
@@ -299,13 +336,16 @@ void Trainer::AfterStep() {
 }
 
 void Trainer::Save() {
+  WholeMoments whole(parallel_ && world_.first() ? model_.weights().size() : 0);
+  if (parallel_) parallel_->GatherMoments(step_.optimizer().moments(), whole.moments());
+  if (writer_ == nullptr) return;
   RunState state = state_;
   state.updates = step_.optimizer().updates();
   state.dwa_updates = step_.optimizer().dwa_updates();
   state.seconds = Seconds();
   state.log = log_->Sync(state_.step);
-  SaveCheckpoint(writer_, model_, step_.optimizer().moments(), ToTrainerState(state),
-                 {options_.save_keep, options_.save_best});
+  SaveCheckpoint(*writer_, model_, parallel_ ? whole.moments() : step_.optimizer().moments(),
+                 ToTrainerState(state), {options_.save_keep, options_.save_best});
 }
 
 std::string Trainer::ProgressNote() const {
@@ -317,23 +357,18 @@ std::string Trainer::ProgressNote() const {
 
 Json Trainer::Run() {
   const std::string summary = request_.run + "/" + kSummaryFile;
-  if (Finished()) {
+  if (finished_) {
     LogInfo("{} has finished all {} steps already", request_.run, options_.steps);
-    return Json::parse(ReadFile(summary));
+    return world_.first() ? Json::parse(ReadFile(summary)) : Json();
   }
-  RemoveFile(summary);
-  if (state_.eval_pending || Interrupted()) AfterStep();
+  if (writer_ != nullptr) RemoveFile(summary);
+  if (state_.eval_pending || AskToStop()) AfterStep();
   {
     Progress progress("train", "steps", static_cast<double>(options_.steps),
                       static_cast<double>(state_.step));
     while (state_.step < options_.steps) {
       TakeStep();
-      if (state_.step % options_.log_every == 0 || state_.step == options_.steps || last_.skipped) {
-        log_->Step(last_);
-      }
-      if (std::binary_search(alpha_steps_.begin(), alpha_steps_.end(), state_.step)) {
-        log_->Alphas(state_.step, model_);
-      }
+      if (log_) LogStep();
       state_.eval_pending = options_.eval_every > 0 && (state_.step % options_.eval_every == 0 ||
                                                         state_.step == options_.steps);
       progress.Update(static_cast<double>(state_.step), ProgressNote());
@@ -343,26 +378,44 @@ Json Trainer::Run() {
   return Finish();
 }
 
+void Trainer::LogStep() {
+  if (state_.step % options_.log_every == 0 || state_.step == options_.steps || last_.skipped) {
+    log_->Step(last_);
+  }
+  if (std::binary_search(alpha_steps_.begin(), alpha_steps_.end(), state_.step)) {
+    log_->Alphas(state_.step, model_);
+  }
+}
+
+EvalOptions Trainer::Evaluation(std::function<void(double)> progress) {
+  EvalOptions options;
+  options.progress = [this, progress = std::move(progress)](double share) {
+    if (progress) progress(share);
+    return !AskToStop();
+  };
+  options.group = &world_;
+  return options;
+}
+
 Json Trainer::Finish() {
   EvalResult final;
   if (options_.eval_final) {
     Progress progress("validation", "%", 100);
-    EvalOptions eval;
-    eval.progress = [&progress](double share) {
-      progress.Update(100 * share);
-      return !Interrupted();
-    };
-    final = EvaluateStream(model_, data_.validation, activations_, eval,
+    final = EvaluateStream(model_, data_.validation, activations_,
+                           Evaluation([&](double share) { progress.Update(100 * share); }),
                            data_.tokenizer ? &*data_.tokenizer : nullptr);
-    log_->Final(state_.step, final, Seconds());
+    if (log_) log_->Final(state_.step, final, Seconds());
   }
+  if (writer_ == nullptr) return Json();
   SummaryInput input = {options_, state_, model_, final};
   input.seconds = Seconds();
   input.gemm_share = gemm_rate_.Share(
       int64_t{options_.batch_size} * options_.model.seq_len * state_.step, state_.step_seconds);
   input.epochs = batches_.EpochsAt(state_.step);
+  input.ranks = world_.size();
+  if (parallel_) input.communication = &parallel_->cost();
   // Once more, should RUN/model.safetensors have failed at the last save.
-  FinishSave(writer_, ListCheckpoints(request_.run).back(),
+  FinishSave(*writer_, ListCheckpoints(request_.run).back(),
              {options_.save_keep, options_.save_best});
   const Json summary = MakeSummary(input);
   WriteFileAtomic(request_.run + "/" + kSummaryFile, summary.dump(2) + "\n");
@@ -371,16 +424,23 @@ Json Trainer::Finish() {
 
 }  // namespace
 
-Json Train(const TrainRequest& request) {
-  CheckPlace(request);
+Json Train(const TrainRequest& request, Communicator& world) {
+  RequireSame(world, "options", ToToml(request.options));
+  if (world.first()) CheckPlace(request.run, request.resume);
   const TrainInputs inputs(request.options);
-  RequireTrainingMemory(request.options);
-  RunWriter writer(request.run);
+  RequireSame(world, "data",
+              Fingerprint(inputs.data.train) + "\n" + Fingerprint(inputs.data.validation));
+  RequireTrainingMemory(request.options, PassShare(request.options.pass_sequences(), world).count,
+                        world.size());
+  std::optional<RunWriter> writer;
+  if (world.first()) writer.emplace(request.run);
   request.checked();
-  Trainer trainer(request, inputs, writer);
+  Trainer trainer(request, inputs, world, writer ? &*writer : nullptr);
   trainer.Open();
   return trainer.Run();
 }
+
+Json Train(const TrainRequest& request) { return Train(request, *MakeSingleCommunicator()); }
 
 TrainOptions ReadStoredOptions(const std::string& run) {
   CheckNoFile(run);

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/communicator.h"
 #include "train/options.h"
 
 namespace denseformer {
@@ -39,6 +40,12 @@ struct TrainRequest {
 // another process writes to it, kNonFinite with a diagnosis, kIo where the disk fails; the last
 // checkpoint is whole in every case.
 nlohmann::ordered_json Train(const TrainRequest& request);
+
+// The same on several ranks that share each step (data_parallel.h); all call it with the same
+// options and data, or get kInvalid. The run's directory is rank 0's, and its files do not tell how
+// many ranks there were. A signal to any rank stops all after the same step. Returns null on the
+// other ranks.
+nlohmann::ordered_json Train(const TrainRequest& request, Communicator& world);
 
 // The options that the run began with (RUN/train.toml).
 TrainOptions ReadStoredOptions(const std::string& run);

@@ -1,0 +1,16 @@
+// A command on several ranks.
+#ifndef DENSEFORMER_CLI_RUN_RANKS_H_
+#define DENSEFORMER_CLI_RUN_RANKS_H_
+
+#include "base/function_ref.h"
+#include "dist/communicator.h"
+
+namespace denseformer {
+
+// Calls work(). Whatever it throws ends all ranks, with one line of rank 0 and the error's exit
+// status, and this does not return.
+void RunOrFail(Communicator& world, FunctionRef<void()> work);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_CLI_RUN_RANKS_H_
