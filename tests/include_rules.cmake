@@ -38,6 +38,7 @@ set(ONLY
   "^dlfcn\\.h$" "^src/analysis/spectra"
   "^mpi\\.h$"      "^src/dist/"
   "^CLI/"          "^src/cli/"
+  "^boost/"        "^src/serve/"
   "^(torch|ATen|c10)/" "^addons/|^tests/|(_test|[/_]testing)\\.(cc|h)$"
   "^g(test|mock)/" "(_test|[/_]testing)\\.(cc|h)$")
 

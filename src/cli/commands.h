@@ -19,6 +19,7 @@ void AddInfo(CLI::App& app, CommonOptions& common);
 void AddMan(CLI::App& app, CommonOptions& common);
 void AddReport(CLI::App& app, CommonOptions& common);
 void AddSearch(CLI::App& app, CommonOptions& common);
+void AddServe(CLI::App& app, CommonOptions& common);
 void AddSweep(CLI::App& app, CommonOptions& common);
 void AddTokenizer(CLI::App& app, CommonOptions& common);
 void AddTrain(CLI::App& app, CommonOptions& common);
@@ -30,6 +31,7 @@ inline constexpr Command kCommands[] = {
     {"train", "Train a model; stop it and resume it", AddTrain},
     {"eval", "Loss, perplexity and accuracy of a run over a token stream", AddEval},
     {"generate", "Text from a trained model", AddGenerate},
+    {"serve", "A trained model over HTTP, with OpenAI's interface and a page", AddServe},
     {"analyze", "The paper's studies of trained models: weights, similarity, pruning, spectra",
      AddAnalyze},
     {"report", "One HTML page that compares runs: tables, curves, heat maps, samples", AddReport},

@@ -1,0 +1,63 @@
+#include "serve/access.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace denseformer {
+namespace {
+
+constexpr std::string_view kBearer = "Bearer ";
+
+// Reads all of `given`, whatever it is.
+bool SameKey(std::string_view given, std::string_view key) {
+  unsigned difference = given.size() == key.size() ? 0 : 1;
+  for (size_t n = 0; n < given.size(); ++n) {
+    difference |= static_cast<unsigned char>(given[n] ^ key[n % key.size()]);
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+std::vector<std::string> ParseApiKeys(std::string_view text, const std::string& file_name) {
+  std::vector<std::string> keys;
+  int line = 0;
+  for (const std::string& row : Split(text, '\n')) {
+    ++line;
+    const std::string_view key = Trim(row);
+    if (key.empty() || key[0] == '#') continue;
+    const auto printable = [](char c) { return c > ' ' && c < 0x7F; };
+    if (!std::all_of(key.begin(), key.end(), printable)) {
+      Throw(ErrorCode::kInvalid,
+            "{}: line {}: expected a key of printable ASCII characters without spaces", file_name,
+            line);
+    }
+    keys.emplace_back(key);
+  }
+  if (keys.empty())
+    Throw(ErrorCode::kInvalid, "{}: no key in it, expected one per line", file_name);
+  return keys;
+}
+
+bool HasApiKey(const HttpRequest& request, const std::vector<std::string>& keys) {
+  if (keys.empty()) return true;
+  std::string_view given = request.Header("authorization");
+  if (!given.starts_with(kBearer)) return false;
+  given.remove_prefix(kBearer.size());
+  bool found = false;
+  for (const std::string& key : keys) found |= SameKey(given, key);
+  return found;
+}
+
+HttpHeaders CorsHeaders(const HttpRequest& request, const std::string& allowed) {
+  const std::string_view origin = request.Header("origin");
+  if (allowed.empty() || origin.empty() || (allowed != "*" && allowed != origin)) return {};
+  return {{"Access-Control-Allow-Origin", allowed},
+          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+          {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
+          {"Vary", "Origin"}};
+}
+
+}  // namespace denseformer

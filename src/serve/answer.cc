@@ -1,0 +1,158 @@
+#include "serve/answer.h"
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+#include "serve/utf8.h"
+
+namespace denseformer {
+namespace {
+
+std::string RandomId(const char* prefix) {
+  static std::random_device device;
+  return fmt::format("{}-{:08x}{:08x}{:08x}", prefix, device(), device(), device());
+}
+
+Json FinishJson(const std::optional<FinishReason>& finish) {
+  if (!finish) return nullptr;
+  const bool stop = *finish == FinishReason::kStop || *finish == FinishReason::kEndOfText;
+  return stop ? "stop" : "length";
+}
+
+Json UsageJson(const Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+}
+
+std::string Event(const Json& json) { return "data: " + ToText(json) + "\n\n"; }
+
+}  // namespace
+
+std::string TokenName(const Tokenizer& tokenizer, int32_t id) {
+  const std::string_view bytes = tokenizer.TokenBytes(id);
+  if (ValidUtf8(bytes) == bytes) return std::string(bytes);
+  std::string name = "bytes:";
+  for (const unsigned char byte : bytes) name += fmt::format("\\x{:02x}", byte);
+  return name;
+}
+
+AnswerFormat::AnswerFormat(const Tokenizer& tokenizer, bool chat, bool logprobs, std::string model,
+                           uint64_t seed)
+    : tokenizer_(tokenizer),
+      chat_(chat),
+      logprobs_(logprobs),
+      model_(std::move(model)),
+      id_(RandomId(chat ? "chatcmpl" : "cmpl")),
+      created_(std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count()),
+      seed_(seed) {}
+
+Json AnswerFormat::Head(const char* object) const {
+  return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}};
+}
+
+Json AnswerFormat::TextLogprobs(const ChoiceDelta& delta) const {
+  Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(),
+       offsets = Json::array();
+  for (const TokenRecord& record : delta.tokens) {
+    const GeneratedToken& token = record.token;
+    tokens.push_back(TokenName(tokenizer_, token.chosen.id));
+    offsets.push_back(record.offset);
+    if (!record.known) {
+      logprobs.push_back(nullptr);
+      top.push_back(nullptr);
+      continue;
+    }
+    logprobs.push_back(token.chosen.logprob);
+    Json likeliest = Json::object();
+    for (const TokenProbability& likely : token.likeliest) {
+      likeliest.emplace(TokenName(tokenizer_, likely.id), likely.logprob);
+    }
+    likeliest.emplace(TokenName(tokenizer_, token.chosen.id), token.chosen.logprob);
+    top.push_back(std::move(likeliest));
+  }
+  return {{"tokens", tokens},
+          {"token_logprobs", logprobs},
+          {"top_logprobs", top},
+          {"text_offset", offsets}};
+}
+
+Json AnswerFormat::ChatLogprobs(const ChoiceDelta& delta) const {
+  const auto entry = [&](const TokenProbability& token) {
+    Json bytes = Json::array();
+    for (const unsigned char byte : tokenizer_.TokenBytes(token.id)) bytes.push_back(byte);
+    return Json{
+        {"token", TokenName(tokenizer_, token.id)}, {"logprob", token.logprob}, {"bytes", bytes}};
+  };
+  Json content = Json::array();
+  for (const TokenRecord& record : delta.tokens) {
+    Json token = entry(record.token.chosen);
+    token["top_logprobs"] = Json::array();
+    for (const TokenProbability& likely : record.token.likeliest) {
+      token["top_logprobs"].push_back(entry(likely));
+    }
+    content.push_back(std::move(token));
+  }
+  return {{"content", content}};
+}
+
+Json AnswerFormat::Logprobs(const ChoiceDelta& delta) const {
+  if (!logprobs_) return nullptr;
+  return chat_ ? ChatLogprobs(delta) : TextLogprobs(delta);
+}
+
+Json AnswerFormat::Whole(const std::vector<ChoiceDelta>& choices, const Usage& usage) const {
+  Json answer = Head(chat_ ? "chat.completion" : "text_completion");
+  answer["choices"] = Json::array();
+  for (size_t index = 0; index < choices.size(); ++index) {
+    const ChoiceDelta& choice = choices[index];
+    Json json = {{"index", index}};
+    if (chat_) {
+      json["message"] = {{"role", "assistant"}, {"content", choice.text}};
+    } else {
+      json["text"] = choice.text;
+    }
+    json["logprobs"] = Logprobs(choice);
+    json["finish_reason"] = FinishJson(choice.finish);
+    answer["choices"].push_back(std::move(json));
+  }
+  answer["usage"] = UsageJson(usage);
+  answer["seed"] = seed_;
+  return answer;
+}
+
+std::string AnswerFormat::Chunk(int index, const ChoiceDelta& delta, bool first, bool usage) const {
+  Json chunk = Head(chat_ ? "chat.completion.chunk" : "text_completion");
+  Json choice = {{"index", index}};
+  if (chat_) {
+    Json piece = Json::object();
+    if (first) piece["role"] = "assistant";
+    if (first || !delta.text.empty()) piece["content"] = delta.text;
+    choice["delta"] = std::move(piece);
+  } else {
+    choice["text"] = delta.text;
+  }
+  choice["logprobs"] = Logprobs(delta);
+  choice["finish_reason"] = FinishJson(delta.finish);
+  chunk["choices"] = Json::array({std::move(choice)});
+  if (usage) chunk["usage"] = nullptr;
+  if (first) chunk["seed"] = seed_;
+  return Event(chunk);
+}
+
+std::string AnswerFormat::UsageChunk(const Usage& usage) const {
+  Json chunk = Head(chat_ ? "chat.completion.chunk" : "text_completion");
+  chunk["choices"] = Json::array();
+  chunk["usage"] = UsageJson(usage);
+  return Event(chunk);
+}
+
+std::string AnswerFormat::ErrorEvent(const std::string& body) { return "data: " + body + "\n\n"; }
+
+std::string AnswerFormat::Done() { return "data: [DONE]\n\n"; }
+
+}  // namespace denseformer

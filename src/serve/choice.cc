@@ -1,0 +1,88 @@
+#include "serve/choice.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "serve/utf8.h"
+
+namespace denseformer {
+
+void ChoiceDelta::Append(ChoiceDelta more) {
+  text += more.text;
+  std::move(more.tokens.begin(), more.tokens.end(), std::back_inserter(tokens));
+  if (more.finish) finish = more.finish;
+}
+
+Choice::Choice(const Tokenizer& tokenizer, const CompletionRequest& request, const Prompt& prompt)
+    : tokenizer_(tokenizer), request_(request), prompt_(prompt), stream_(request.stop) {}
+
+// The offset of the next token: of the character that its first byte belongs to.
+int64_t Choice::CountCharacters(std::string_view bytes) {
+  const auto continues = [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+  };
+  const int64_t offset =
+      !bytes.empty() && continues(bytes[0]) && characters_ > 0 ? characters_ - 1 : characters_;
+  for (const char byte : bytes) characters_ += continues(byte) ? 0 : 1;
+  return offset;
+}
+
+void Choice::TakePrompt(ChoiceDelta& delta) {
+  if (!request_.echo) return;
+  delta.text = ValidUtf8(prompt_.text);
+  for (size_t n = 0; n < prompt_.tokens.size(); ++n) {
+    const int32_t id = prompt_.tokens[n];
+    // An empty prompt is one end-of-text token, without text.
+    const int64_t offset = prompt_.text.empty() ? 0 : CountCharacters(tokenizer_.TokenBytes(id));
+    if (request_.logprobs < 0) continue;
+    TokenRecord record{{.chosen = {.id = id}, .likeliest = {}}, false, offset};
+    if (n > 0 && n <= prompt_logprobs_.size()) {
+      record.token = std::move(prompt_logprobs_[n - 1]);
+      record.known = true;
+    }
+    delta.tokens.push_back(std::move(record));
+  }
+  prompt_logprobs_ = {};
+}
+
+std::string Choice::TakeToken(const EngineEvent& event) {
+  const int32_t id = event.token->chosen.id;
+  ++completion_tokens_;
+  const bool end = event.finish == FinishReason::kEndOfText;
+  const std::string_view bytes = end ? std::string_view() : tokenizer_.TokenBytes(id);
+  const int64_t offset = CountCharacters(bytes);
+  if (request_.logprobs >= 0) held_.push_back({{*event.token, true, offset}, bytes_});
+  bytes_ += bytes.size();
+  return stream_.Add(bytes);
+}
+
+ChoiceDelta Choice::Take(EngineEvent event) {
+  ChoiceDelta delta;
+  if (finished_) return delta;
+  std::move(event.prompt_logprobs.begin(), event.prompt_logprobs.end(),
+            std::back_inserter(prompt_logprobs_));
+  if (!event.token && !event.finish) return delta;
+  if (!std::exchange(begun_, true)) TakePrompt(delta);
+  std::string piece;
+  if (event.token) piece = TakeToken(event);
+  delta.finish = event.finish;
+  if (stream_.stopped()) {
+    delta.finish = FinishReason::kStop;
+  } else if (delta.finish) {
+    piece += stream_.Finish();
+  }
+  released_ += piece.size();
+  delta.text += ValidUtf8(piece);
+  // At the end all tokens are certain, but for those that a stop string took back.
+  const size_t certain = delta.finish && !stream_.stopped() ? SIZE_MAX : released_;
+  const auto rest = std::find_if(held_.begin(), held_.end(),
+                                 [&](const Held& held) { return held.begin >= certain; });
+  for (auto held = held_.begin(); held != rest; ++held) {
+    delta.tokens.push_back(std::move(held->record));
+  }
+  held_.erase(held_.begin(), rest);
+  finished_ = delta.finish.has_value();
+  return delta;
+}
+
+}  // namespace denseformer

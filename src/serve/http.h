@@ -1,0 +1,57 @@
+// HTTP as the rest of the server sees it: a request, and the exchange that answers it.
+//
+// Everything here happens on the I/O thread.
+#ifndef DENSEFORMER_SERVE_HTTP_H_
+#define DENSEFORMER_SERVE_HTTP_H_
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace denseformer {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method;
+  std::string path;     // without the query
+  HttpHeaders headers;  // names in lower case
+  std::string body;
+
+  // The value of a header, its name in lower case; "" where it is absent.
+  std::string_view Header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  HttpHeaders headers = {};  // further ones
+};
+
+// The name of a status: "Not Found".
+const char* HttpStatusName(int status);
+
+// Answers one request: by Send, or by StartStream, any number of Write, and End. Where the client
+// is gone, all of them do nothing.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  virtual const HttpRequest& request() const = 0;
+  virtual void Send(HttpResponse response) = 0;
+  // The body of `response` is the begin of the stream.
+  virtual void StartStream(HttpResponse response) = 0;
+  // A client that does not read as fast as it is written to is cut off where the buffer of its
+  // connection is full.
+  virtual void Write(std::string_view bytes) = 0;
+  virtual void End() = 0;
+  // Called once, from the event loop, where the client is gone before the answer is complete.
+  virtual void OnClose(std::function<void()> callback) = 0;
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_SERVE_HTTP_H_

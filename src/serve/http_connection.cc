@@ -1,0 +1,310 @@
+#include "serve/http_connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/beast/http/error.hpp>
+#include <cctype>
+#include <utility>
+
+namespace denseformer {
+namespace beast = boost::beast;
+
+namespace {
+
+constexpr size_t kReadAhead = 8 << 10;  // that a client may send before its answer is complete
+constexpr double kClosingSeconds = 2;   // for a client to read the last answer
+constexpr size_t kSmallRead = 2 << 10, kLargeRead = 64 << 10;
+
+double SecondsSince(HttpConnection::Clock::time_point then, HttpConnection::Clock::time_point now) {
+  return std::chrono::duration<double>(now - then).count();
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+}  // namespace
+
+// Holds the connection weakly: an answer may come long after the client is gone.
+class HttpExchange : public Exchange {
+ public:
+  HttpExchange(std::weak_ptr<HttpConnection> connection, HttpRequest request)
+      : connection_(std::move(connection)), request_(std::move(request)) {}
+
+  const HttpRequest& request() const override { return request_; }
+
+  void Send(HttpResponse response) override {
+    const std::shared_ptr<HttpConnection> c = Current();
+    if (!c) return;
+    c->chunked_ = false;
+    c->SendHead(response, response.body.size());
+    if (!c->head_) c->Queue(response.body);
+    c->complete_ = true;
+    c->Flush();
+  }
+
+  void StartStream(HttpResponse response) override {
+    const std::shared_ptr<HttpConnection> c = Current();
+    if (!c) return;
+    c->SendHead(response, std::nullopt);
+    c->Flush();
+    Write(response.body);
+  }
+
+  void Write(std::string_view bytes) override {
+    const std::shared_ptr<HttpConnection> c = Current();
+    if (!c || bytes.empty()) return;
+    if (!c->head_) {
+      if (c->chunked_) c->Queue(fmt::format("{:x}\r\n", bytes.size()));
+      c->Queue(bytes);
+      if (c->chunked_) c->Queue("\r\n");
+    }
+    if (c->unsent_bytes() > c->options_.max_output_bytes) return c->Abort();
+    c->Flush();
+  }
+
+  void End() override {
+    const std::shared_ptr<HttpConnection> c = Current();
+    if (!c) return;
+    if (c->chunked_ && !c->head_) c->Queue("0\r\n\r\n");
+    c->complete_ = true;
+    c->Flush();
+  }
+
+  void OnClose(std::function<void()> callback) override { on_close_ = std::move(callback); }
+
+  std::function<void()> TakeOnClose() { return std::exchange(on_close_, {}); }
+
+ private:
+  std::shared_ptr<HttpConnection> Current() const {
+    std::shared_ptr<HttpConnection> c = connection_.lock();
+    return c && c->exchange_.get() == this && !c->complete_ ? c : nullptr;
+  }
+
+  std::weak_ptr<HttpConnection> connection_;
+  HttpRequest request_;
+  std::function<void()> on_close_;
+};
+
+HttpConnection::HttpConnection(Socket socket, const HttpServer& server, const HttpOptions& options,
+                               std::function<void(HttpConnection&)> closed)
+    : socket_(std::move(socket)),
+      server_(server),
+      options_(options),
+      closed_(std::move(closed)),
+      read_since_(Clock::now()) {}
+
+void HttpConnection::Start() {
+  boost::system::error_code ignored;
+  socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(options_.max_header_bytes));
+  parser_->body_limit(options_.max_body_bytes);
+  parser_->eager(true);
+  Read();
+}
+
+void HttpConnection::Read() {
+  const size_t most = state_ == State::kAnswering ? kReadAhead : SIZE_MAX;
+  if (reading_ || state_ == State::kClosed || buffer_.size() >= most) return;
+  reading_ = true;
+  const bool in_body = state_ == State::kReading && parser_ && parser_->is_header_done();
+  socket_.async_read_some(
+      buffer_.prepare(in_body ? kLargeRead : kSmallRead),
+      [self = shared_from_this()](const auto& error, size_t count) { self->OnRead(error, count); });
+}
+
+void HttpConnection::OnRead(const boost::system::error_code& error, size_t count) {
+  reading_ = false;
+  if (state_ == State::kClosed) return;
+  if (error) return Abort();
+  buffer_.commit(count);
+  if (state_ == State::kClosing) buffer_.consume(buffer_.size());
+  if (state_ == State::kReading) Parse();
+  Read();
+}
+
+void HttpConnection::Parse() {
+  if (buffer_.size() > 0 && !begun_) {
+    begun_ = true;
+    read_since_ = Clock::now();
+  }
+  while (state_ == State::kReading && buffer_.size() > 0) {
+    boost::system::error_code error;
+    const size_t used = parser_->put(buffer_.data(), error);
+    buffer_.consume(used);
+    if (error && error != beast::http::error::need_more) return Fail(error);
+    if (parser_->is_header_done() && !parser_->is_done() && !continued_) {
+      continued_ = true;
+      if (Lower(std::string_view(parser_->get()[beast::http::field::expect].data(),
+                                 parser_->get()[beast::http::field::expect].size())) ==
+          "100-continue") {
+        Queue("HTTP/1.1 100 Continue\r\n\r\n");
+        Flush();
+      }
+    }
+    if (parser_->is_done()) return Dispatch();
+    if (used == 0) break;
+  }
+}
+
+void HttpConnection::Fail(const boost::system::error_code& error) {
+  if (error == beast::http::error::body_limit) {
+    Refuse(413, fmt::format("body: larger than {} bytes", options_.max_body_bytes));
+  } else if (error == beast::http::error::header_limit) {
+    Refuse(431, fmt::format("headers: larger than {} bytes", options_.max_header_bytes));
+  } else {
+    Refuse(400, fmt::format("not an HTTP request: {}", error.message()));
+  }
+}
+
+void HttpConnection::Refuse(int status, const std::string& message) {
+  state_ = State::kAnswering;
+  keep_alive_ = chunked_ = head_ = false;
+  const HttpResponse response = server_.on_error(status, message);
+  SendHead(response, response.body.size());
+  Queue(response.body);
+  complete_ = true;
+  Flush();
+}
+
+void HttpConnection::Dispatch() {
+  state_ = State::kAnswering;
+  begun_ = continued_ = complete_ = false;
+  auto message = parser_->release();
+  HttpRequest request;
+  const auto text = [](beast::string_view view) { return std::string(view.data(), view.size()); };
+  request.method = text(message.method_string());
+  request.path = text(message.target());
+  request.path = request.path.substr(0, request.path.find('?'));
+  for (const auto& field : message) {
+    request.headers.emplace_back(Lower(text(field.name_string())), text(field.value()));
+  }
+  request.body = std::move(message.body());
+  keep_alive_ = message.keep_alive();
+  chunked_ = message.version() >= 11;
+  head_ = request.method == "HEAD";
+  if (head_) request.method = "GET";
+  parser_.reset();
+  if (buffer_.size() == 0) buffer_ = {};  // a large request must not leave its memory behind
+  exchange_ = std::make_shared<HttpExchange>(weak_from_this(), std::move(request));
+  server_.on_request(exchange_);
+}
+
+void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t> length) {
+  if (!length && !chunked_) keep_alive_ = false;  // HTTP/1.0: the end of the stream is the end
+  std::string head =
+      fmt::format("HTTP/1.1 {} {}\r\n", response.status, HttpStatusName(response.status));
+  if (!response.content_type.empty()) {
+    head += fmt::format("Content-Type: {}\r\n", response.content_type);
+  }
+  if (length) {
+    head += fmt::format("Content-Length: {}\r\n", *length);
+  } else if (chunked_) {
+    head += "Transfer-Encoding: chunked\r\n";
+  }
+  for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
+  head += keep_alive_ ? "\r\n" : "Connection: close\r\n\r\n";
+  Queue(head);
+}
+
+void HttpConnection::Queue(std::string_view bytes) {
+  if (state_ != State::kClosed) next_ += bytes;
+}
+
+void HttpConnection::Flush() {
+  if (writing_ || state_ == State::kClosed) return;
+  if (sent_ == sending_.size()) {
+    sending_ = std::exchange(next_, {});
+    sent_ = 0;
+  }
+  if (sending_.empty()) {
+    if (complete_) Answered();
+    return;
+  }
+  writing_ = true;
+  if (sent_ == 0) write_since_ = Clock::now();
+  socket_.async_write_some(boost::asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
+                           [self = shared_from_this()](const auto& error, size_t count) {
+                             self->OnWrite(error, count);
+                           });
+}
+
+void HttpConnection::OnWrite(const boost::system::error_code& error, size_t count) {
+  writing_ = false;
+  if (state_ == State::kClosed) return;
+  if (error) return Abort();
+  sent_ += count;
+  write_since_ = Clock::now();
+  if (sent_ == sending_.size()) {
+    sending_.clear();
+    sent_ = 0;
+  }
+  Flush();
+}
+
+void HttpConnection::Answered() {
+  complete_ = false;
+  exchange_.reset();
+  if (!keep_alive_) return CloseGently();
+  state_ = State::kReading;
+  read_since_ = Clock::now();
+  Start();
+  // From the event loop: a client that sends many requests at once must not deepen the stack.
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->state_ == State::kReading) self->Parse();
+  });
+}
+
+// Ends the sending direction and waits for the client to end its own, so that what it still sends
+// does not make the system discard the answer.
+void HttpConnection::CloseGently() {
+  state_ = State::kClosing;
+  closing_since_ = Clock::now();
+  boost::system::error_code ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  buffer_.consume(buffer_.size());
+  Read();
+}
+
+void HttpConnection::CheckTime(Clock::time_point now) {
+  if (writing_ && SecondsSince(write_since_, now) > options_.write_seconds) return Abort();
+  if (state_ == State::kClosing && SecondsSince(closing_since_, now) > kClosingSeconds) {
+    return Close();
+  }
+  if (state_ != State::kReading) return;
+  const double seconds = SecondsSince(read_since_, now);
+  if (!begun_ && seconds > options_.idle_seconds) return Close();
+  if (begun_ && seconds > options_.read_seconds) {
+    Refuse(408, fmt::format("the request took longer than {} seconds", options_.read_seconds));
+  }
+}
+
+void HttpConnection::Abort() {
+  if (state_ == State::kClosed) return;
+  const std::shared_ptr<HttpExchange> exchange = std::move(exchange_);
+  const bool unanswered = state_ == State::kAnswering && !complete_;
+  Close();
+  if (!exchange || !unanswered) return;
+  // Not from here: the one who writes may be the one to be told.
+  boost::asio::post(socket_.get_executor(), [exchange] {
+    if (const std::function<void()> callback = exchange->TakeOnClose()) callback();
+  });
+}
+
+void HttpConnection::Close() {
+  state_ = State::kClosed;
+  const std::shared_ptr<HttpConnection> self = shared_from_this();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  next_ = {};
+  exchange_.reset();
+  closed_(*this);
+}
+
+}  // namespace denseformer

@@ -1,0 +1,79 @@
+// One connection of the server: reads requests one after the other and writes the answers. The only
+// users of Boost here are this file and http_server.cc.
+//
+// There is always one read under way, so that a client that leaves is noticed at once; what it
+// sends ahead of its answer is kept up to a limit.
+#ifndef DENSEFORMER_SERVE_HTTP_CONNECTION_H_
+#define DENSEFORMER_SERVE_HTTP_CONNECTION_H_
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "serve/http_server.h"
+
+namespace denseformer {
+
+class HttpExchange;
+
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Socket = boost::asio::ip::tcp::socket;
+
+  // `server` must outlive it; `closed` is called once.
+  HttpConnection(Socket socket, const HttpServer& server, const HttpOptions& options,
+                 std::function<void(HttpConnection&)> closed);
+
+  void Start();
+  // Answers with an error and closes, without reading a request.
+  void Refuse(int status, const std::string& message);
+  // Closes what exceeds its time.
+  void CheckTime(Clock::time_point now);
+  // Closes at once; a request in work hears of it.
+  void Abort();
+  size_t unsent_bytes() const { return sending_.size() - sent_ + next_.size(); }
+
+ private:
+  friend class HttpExchange;
+  enum class State { kReading, kAnswering, kClosing, kClosed };
+
+  void Read();
+  void OnRead(const boost::system::error_code& error, size_t count);
+  void Parse();
+  void Dispatch();
+  void Fail(const boost::system::error_code& error);
+  void SendHead(const HttpResponse& response, std::optional<size_t> length);
+  void Queue(std::string_view bytes);
+  void Flush();
+  void OnWrite(const boost::system::error_code& error, size_t count);
+  void Answered();
+  void CloseGently();
+  void Close();
+
+  Socket socket_;
+  const HttpServer& server_;
+  const HttpOptions& options_;
+  std::function<void(HttpConnection&)> closed_;
+  State state_ = State::kReading;
+  boost::beast::flat_buffer buffer_;
+  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::shared_ptr<HttpExchange> exchange_;
+  bool reading_ = false, begun_ = false, continued_ = false;
+  bool head_ = false, chunked_ = false, keep_alive_ = false;
+  bool complete_ = false;  // the whole answer is queued
+  std::string sending_, next_;
+  size_t sent_ = 0;
+  bool writing_ = false;
+  Clock::time_point read_since_, write_since_, closing_since_;
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_SERVE_HTTP_CONNECTION_H_

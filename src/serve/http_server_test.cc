@@ -1,0 +1,183 @@
+// The protocol itself: what is malformed, too large, too slow or too much.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "base/error_testing.h"
+#include "serve/testing.h"
+
+namespace denseformer {
+namespace {
+
+using testing::Eventually;
+using testing::SmallOptions;
+using testing::TestServer;
+
+ServeOptions Strict() {
+  ServeOptions options = SmallOptions();
+  options.http.max_body_bytes = 20000;
+  options.http.max_header_bytes = 2000;
+  options.http.read_seconds = 0.5;
+  options.http.idle_seconds = 1;
+  options.http.max_connections = 20;
+  return options;
+}
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { server_ = new TestServer(Strict()); }
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+  // What the server says to these bytes; it closes the connection afterwards.
+  static HttpClient::Answer Raw(const std::string& bytes) {
+    HttpClient client = server_->Client();
+    client.Send(bytes);
+    HttpClient::Answer answer = client.Receive();
+    EXPECT_EQ(answer.Header("connection"), "close");
+    EXPECT_TRUE(client.ReceiveEnd());
+    return answer;
+  }
+  static void ExpectAlive() { EXPECT_EQ(server_->Client().Call("GET", "/health").status, 200); }
+
+  static TestServer* server_;
+};
+TestServer* HttpServerTest::server_ = nullptr;
+
+TEST_F(HttpServerTest, MalformedRequests) {
+  for (const std::string bytes :
+       {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS hello\r\n\r\n", "HELLO\r\n\r\n",
+        "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nBad Header : x\r\n\r\n",
+        "GET / HTTP/1.1\r\n: x\r\n\r\n", "POST /tokenize HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello"}) {
+    const HttpClient::Answer answer = Raw(bytes);
+    EXPECT_EQ(answer.status, 400) << bytes;
+    EXPECT_EQ(Json::parse(answer.body)["error"]["type"], "invalid_request_error");
+  }
+  ExpectAlive();
+}
+
+TEST_F(HttpServerTest, TooLarge) {
+  EXPECT_EQ(Raw("GET / HTTP/1.1\r\nX: " + std::string(5000, 'x') + "\r\n\r\n").status, 431);
+  EXPECT_EQ(Raw("GET /" + std::string(5000, 'x') + " HTTP/1.1\r\n\r\n").status, 431);
+  EXPECT_EQ(Raw("POST /tokenize HTTP/1.1\r\nContent-Length: 30000\r\n\r\n").status, 413);
+  EXPECT_EQ(Raw("POST /tokenize HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n").status,
+            400);
+  // Also where the length is not said before, and where all of it is sent.
+  std::string chunked = "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int n = 0; n < 10; ++n) chunked += "1000\r\n" + std::string(0x1000, 'x') + "\r\n";
+  EXPECT_EQ(Raw(chunked).status, 413);
+  EXPECT_EQ(
+      Raw("POST /tokenize HTTP/1.1\r\nContent-Length: 200000\r\n\r\n" + std::string(200000, 'x'))
+          .status,
+      413);
+  ExpectAlive();
+}
+
+TEST_F(HttpServerTest, TooSlow) {
+  HttpClient half = server_->Client();
+  half.Send("POST /tokenize HTTP/1.1\r\nContent-Length: 50\r\n\r\n{");
+  EXPECT_EQ(half.Receive().status, 408);
+  EXPECT_TRUE(half.ReceiveEnd());
+  HttpClient drops = server_->Client();
+  const auto trickle = [&] {
+    for (int n = 0; n < 200; ++n) {
+      drops.Send(n == 0 ? "GET / HTTP/1.1\r\n" : "A: b\r\n");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  };
+  EXPECT_ANY_THROW(trickle());  // the server has ended it long before
+  HttpClient idle = server_->Client();
+  EXPECT_TRUE(idle.ReceiveEnd());
+  ExpectAlive();
+}
+
+TEST_F(HttpServerTest, TooManyConnections) {
+  std::vector<HttpClient> clients;
+  for (int n = 0; n < 20; ++n) {
+    clients.push_back(server_->Client());
+    EXPECT_EQ(clients.back().Call("GET", "/health").status, 200);
+  }
+  HttpClient more = server_->Client();
+  const HttpClient::Answer answer = more.Receive();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_NE(answer.body.find("more than 20 connections"), std::string::npos);
+  more.Close();
+  clients.clear();
+  EXPECT_TRUE(Eventually([&] { return server_->Metric("denseformer_connections") == 1; }));
+}
+
+TEST_F(HttpServerTest, ConnectionsAreKeptOrClosedAsAsked) {
+  HttpClient client = server_->Client();
+  for (int n = 0; n < 50; ++n) EXPECT_EQ(client.Call("GET", "/health").status, 200);
+  EXPECT_EQ(client.Call("GET", "/health", "", {{"Connection", "close"}}).Header("connection"),
+            "close");
+  EXPECT_TRUE(client.ReceiveEnd());
+  // Requests sent at once are answered in order.
+  HttpClient ahead = server_->Client();
+  std::string requests;
+  for (int n = 0; n < 30; ++n) {
+    const std::string body = ToText({{"prompt", std::string(1, static_cast<char>('A' + n))}});
+    requests +=
+        fmt::format("POST /tokenize HTTP/1.1\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
+  }
+  ahead.Send(requests);
+  for (int n = 0; n < 30; ++n) {
+    EXPECT_EQ(Json::parse(ahead.Receive().body)["tokens"], Json::array({'A' + n}));
+  }
+  // HTTP/1.0: the end of a stream is that of the connection.
+  HttpClient old = server_->Client();
+  const std::string body = R"({"prompt": "a", "max_tokens": 3, "stream": true})";
+  old.Send(fmt::format("POST /v1/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", body.size(),
+                       body));
+  const HttpClient::Answer answer = old.Receive();
+  EXPECT_EQ(answer.Header("transfer-encoding"), "");
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body;
+}
+
+TEST_F(HttpServerTest, HeadAndExpect) {
+  HttpClient client = server_->Client();
+  client.SendRequest("HEAD", "/health");
+  const HttpClient::Answer head = client.ReceiveHead();
+  EXPECT_EQ(head.status, 200);
+  EXPECT_NE(head.Header("content-length"), "0");
+  HttpClient expects = server_->Client();
+  expects.Send("POST /tokenize HTTP/1.1\r\nContent-Length: 15\r\nExpect: 100-continue\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  expects.Send("{\"prompt\": \"a\"}");
+  EXPECT_EQ(expects.Receive().status, 200);
+}
+
+TEST_F(HttpServerTest, ConnectsAndDisconnects) {
+  for (int n = 0; n < 200; ++n) {
+    HttpClient client = server_->Client();
+    if (n % 4 == 1) client.Send("POST /v1/completions HTTP/1.1\r\nContent-Le");
+    if (n % 4 == 2) client.SendRequest("POST", "/v1/completions", R"({"prompt": "a"})");
+    if (n % 4 == 3) {
+      client.SendRequest("POST", "/v1/completions", R"({"prompt": "a", "stream": true})");
+      client.ReceiveHead();
+    }
+  }
+  EXPECT_TRUE(Eventually([&] {
+    return server_->Metric("denseformer_connections") == 1 &&
+           server_->Metric("denseformer_sequences_running") == 0;
+  }));
+  ExpectAlive();
+}
+
+TEST(HttpListenTest, AddressInUseAndUnknown) {
+  const TestServer server;
+  ServeOptions options = SmallOptions();
+  options.http.port = server.port();
+  ExpectError(ErrorCode::kIo, "choose another --port", [&] { Server second(options); });
+  options.http.port = 0;
+  options.http.host = "no.such.host.invalid";
+  ExpectError(ErrorCode::kUsage, "no.such.host.invalid", [&] { Server second(options); });
+}
+
+}  // namespace
+}  // namespace denseformer

@@ -1,0 +1,22 @@
+// JSON on the wire.
+#ifndef DENSEFORMER_SERVE_JSON_H_
+#define DENSEFORMER_SERVE_JSON_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace denseformer {
+
+// Keys keep their order, so that the same answer is the same bytes.
+using Json = nlohmann::ordered_json;
+
+// Compact; text that is not UTF-8 is written with replacement characters.
+std::string ToText(const Json& json);
+
+// The body of a request: an object. Throws RequestError (400) that says where it is wrong.
+Json ParseBody(std::string_view body);
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_SERVE_JSON_H_

@@ -1,0 +1,285 @@
+// Limits, cancellation, drain and access, over real HTTP on loopback.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "serve/testing.h"
+
+namespace denseformer {
+namespace {
+
+using testing::ByteModel;
+using testing::Eventually;
+using testing::ReadStream;
+using testing::SmallOptions;
+using testing::TestServer;
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point then) {
+  return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+// A text without end: it goes on until its client leaves.
+Json Endless() {
+  return {{"prompt", "ab"},     {"max_tokens", 1 << 20}, {"ignore_eos", true},
+          {"context", "slide"}, {"stream", true},        {"seed", 1}};
+}
+
+ServeOptions Unlimited() {
+  ServeOptions options = SmallOptions();
+  options.queue.max_tokens = int64_t{1} << 40;
+  options.http.max_output_bytes = size_t{1} << 28;  // these clients read little
+  return options;
+}
+
+// Starts a stream and reads its first event.
+HttpClient StartStream(const TestServer& server, const Json& body = Endless()) {
+  HttpClient client = server.Client();
+  client.SendRequest("POST", "/v1/completions", ToText(body));
+  EXPECT_EQ(client.ReceiveHead().status, 200);
+  EXPECT_NE(client.ReceiveEvent(), "");
+  return client;
+}
+
+bool Idle(const TestServer& server) {
+  return server.Metric("denseformer_sequences_running") +
+             server.Metric("denseformer_sequences_waiting") ==
+         0;
+}
+
+TEST(ServeLimitsTest, QueueOfSequencesIsBounded) {
+  ServeOptions options = Unlimited();
+  options.engine.max_sequences = 1;
+  options.queue.max_sequences = 2;
+  TestServer server(options);
+  HttpClient running = StartStream(server);
+  HttpClient waiting = server.Client();
+  waiting.SendRequest("POST", "/v1/completions", ToText(Endless()));
+  EXPECT_EQ(waiting.ReceiveHead().status, 200);  // an open stream that waits for its turn
+  const HttpClient::Answer full = server.Post("/v1/completions", {{"prompt", "x"}});
+  EXPECT_EQ(full.status, 429);
+  EXPECT_NE(full.body.find("2 sequences of 2"), std::string::npos) << full.body;
+  EXPECT_GE(std::stoi(std::string(full.Header("retry-after"))), 1);
+  EXPECT_EQ(server.Metric("denseformer_rejected_total{reason=\"queue\"}"), 1);
+  EXPECT_EQ(server.Metric("denseformer_sequences_waiting"), 1);
+  // More than there ever is room for is no matter of time.
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "x"}, {"n", 3}}).status, 400);
+  // The one that waits leaves: its place is free at once.
+  waiting.Close();
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_sequences_waiting") == 0; }));
+  HttpClient next = server.Client();
+  next.SendRequest("POST", "/v1/completions", ToText(Endless()));
+  EXPECT_EQ(next.ReceiveHead().status, 200);
+  running.Close();
+  EXPECT_NE(next.ReceiveEvent(), "");  // its turn
+  next.Close();
+  EXPECT_TRUE(Eventually([&] { return Idle(server); }));
+  EXPECT_EQ(server.Metric("denseformer_cancelled_total{reason=\"disconnect\"}"), 3);
+}
+
+TEST(ServeLimitsTest, QueueOfTokensIsBounded) {
+  ServeOptions options = SmallOptions();
+  options.queue.max_tokens = 100;
+  TestServer server(options);
+  Json body = Endless();
+  body["max_tokens"] = 98;
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "abc"}, {"n", 10}}).status, 400);
+  HttpClient stream = server.Client();
+  stream.SendRequest("POST", "/v1/completions", ToText(body));
+  // A text of 98 tokens may be complete before the next request is there.
+  const HttpClient::Answer answer =
+      server.Post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 1}});
+  EXPECT_TRUE(answer.status == 429 || answer.status == 200) << answer.body;
+  stream.ReceiveHead();
+  ReadStream(stream);
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 1}}).status, 200);
+}
+
+TEST(ServeLimitsTest, MaxTokensAndRequestTime) {
+  ServeOptions options = Unlimited();
+  options.request.max_tokens = 10;
+  TestServer server(options);
+  const HttpClient::Answer refused =
+      server.Post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 11}});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("\"param\":\"max_tokens\""), std::string::npos) << refused.body;
+  EXPECT_EQ(server.Complete({{"prompt", "x"}, {"ignore_eos", true}})["usage"]["completion_tokens"],
+            10);
+  server.Stop();
+
+  ServeOptions timed = Unlimited();
+  timed.queue.request_seconds = 0.3;
+  TestServer slow(timed);
+  HttpClient stream = StartStream(slow);
+  std::string last, event;
+  while (!(event = stream.ReceiveEvent()).empty() && event != "[DONE]") last = event;
+  EXPECT_NE(last.find("took longer than 0.3 seconds"), std::string::npos) << last;
+  Json whole = Endless();
+  whole["stream"] = false;
+  EXPECT_EQ(slow.Post("/v1/completions", whole).status, 504);
+  EXPECT_TRUE(Eventually([&] { return Idle(slow); }));
+  EXPECT_EQ(slow.Metric("denseformer_cancelled_total{reason=\"timeout\"}"), 2);
+}
+
+TEST(ServeLimitsTest, MemoryThatASequenceCannotHaveIsRefused) {
+  ServeOptions options = SmallOptions(256);
+  options.engine.max_rows = 32;
+  options.engine.max_sequences = 2;
+  // Room for the buffers of a step and few pages; found by what the engine says.
+  options.engine.memory_bytes = 1;
+  TestServer broken(options, /*wait=*/false);
+  broken.Join();
+  EXPECT_NE(broken.failure().find("memory_bytes: got 1"), std::string::npos) << broken.failure();
+  const size_t take = broken.failure().find("take ");
+  ASSERT_NE(take, std::string::npos);
+  const int64_t buffers = std::stoll(broken.failure().substr(take + 5));
+  const int64_t page = std::stoll(broken.failure().substr(broken.failure().find("values ") + 7));
+  options.engine.memory_bytes = buffers + 2 * page;
+  TestServer server(options);
+  for (const bool stream : {false, true}) {
+    const HttpClient::Answer answer =
+        server.Post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 200}, {"stream", stream}});
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    EXPECT_NE(answer.body.find("more memory"), std::string::npos) << answer.body;
+  }
+  server.Complete({{"prompt", "x"}, {"max_tokens", 20}});
+}
+
+TEST(ServeLimitsTest, SlowReaderIsCutOffAndOthersGoOn) {
+  ServeOptions options = Unlimited();
+  options.http.max_output_bytes = 64 << 10;
+  options.engine.max_sequences = 4;
+  TestServer server(options);
+  Json wordy = Endless();
+  wordy["logprobs"] = 20;
+  HttpClient slow = StartStream(server, wordy);  // and reads no more
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_LT(server.Metric("denseformer_unsent_bytes"), 80 << 10);
+    return server.Metric("denseformer_cancelled_total{reason=\"disconnect\"}") == 1;
+  }));
+  EXPECT_TRUE(Eventually([&] { return Idle(server); }));
+  server.Complete({{"prompt", "x"}, {"max_tokens", 5}});
+  EXPECT_TRUE(slow.ReceiveEnd());
+}
+
+TEST(ServeLimitsTest, DrainFinishesWhatIsInWork) {
+  ServeOptions options = Unlimited();
+  TestServer server(options);
+  Json body = Endless();
+  body["max_tokens"] = 2000;
+  HttpClient stream = StartStream(server, body);
+  HttpClient idle = server.Client();
+  EXPECT_EQ(idle.Call("GET", "/health").status, 200);
+  server.Drain();
+  EXPECT_TRUE(Eventually([&] {
+    const HttpClient::Answer answer = idle.Call("GET", "/health");
+    return answer.status == 503 && answer.body.find("draining") != std::string::npos;
+  }));
+  const HttpClient::Answer refused = server.Post("/v1/completions", {{"prompt", "x"}});
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused.Header("retry-after"), "");
+  // The stream comes to its end.
+  int chunks = 1;
+  std::string event;
+  while ((event = stream.ReceiveEvent()) != "[DONE]") ++chunks;
+  EXPECT_GT(chunks, 1000);
+  server.Join();
+  EXPECT_EQ(server.failure(), "");
+}
+
+TEST(ServeLimitsTest, DrainEndsInTime) {
+  ServeOptions options = Unlimited();
+  options.drain_seconds = 0.3;
+  TestServer server(options);
+  HttpClient stream = StartStream(server);
+  const Clock::time_point begin = Clock::now();
+  server.Drain();
+  std::string last, event;
+  while (!(event = stream.ReceiveEvent()).empty() && event != "[DONE]") last = event;
+  EXPECT_NE(last.find("shutting down"), std::string::npos) << last;
+  server.Join();
+  EXPECT_GT(SecondsSince(begin), 0.29);
+  EXPECT_LT(SecondsSince(begin), 15);
+}
+
+TEST(ServeLimitsTest, LoadingIsSaid) {
+  ServeOptions options = SmallOptions();
+  std::promise<void> go;
+  options.load = [waiting = go.get_future().share()] {
+    waiting.wait();
+    return ByteModel();
+  };
+  TestServer server(options, /*wait=*/false);
+  const HttpClient::Answer health = server.Client().Call("GET", "/health");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_NE(health.body.find("loading"), std::string::npos);
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "x"}}).status, 503);
+  EXPECT_EQ(server.Client().Call("GET", "/v1/models").status, 503);
+  EXPECT_EQ(server.Client().Call("GET", "/metrics").status, 200);
+  go.set_value();
+  EXPECT_TRUE(Eventually([&] { return server.Client().Call("GET", "/health").status == 200; }));
+}
+
+TEST(ServeLimitsTest, FailureOfLoadingEndsTheServer) {
+  ServeOptions options = SmallOptions();
+  options.load = []() -> LanguageModel { throw Error(ErrorCode::kNotFound, "no such run"); };
+  TestServer server(options, /*wait=*/false);
+  server.Join();
+  EXPECT_EQ(server.failure(), "no such run");
+}
+
+TEST(ServeAccessTest, ApiKeys) {
+  ServeOptions options = SmallOptions();
+  options.api_keys = {"first-key", "second"};
+  TestServer server(options);
+  const auto status = [&](const char* path, const std::string& authorization) {
+    HttpHeaders headers;
+    if (!authorization.empty()) headers.emplace_back("Authorization", authorization);
+    return server.Client().Call("GET", path, "", headers).status;
+  };
+  EXPECT_EQ(status("/health", ""), 200);
+  EXPECT_EQ(status("/v1/models", ""), 401);
+  EXPECT_EQ(status("/metrics", ""), 401);
+  EXPECT_EQ(status("/nowhere", ""), 401);
+  EXPECT_EQ(status("/v1/models", "Bearer first-key"), 200);
+  EXPECT_EQ(status("/v1/models", "Bearer second"), 200);
+  for (const char* wrong : {"Bearer ", "Bearer first-ke", "Bearer first-keyy", "first-key",
+                            "Bearer firstxkey", "Bearer secondsecond", "Basic first-key"}) {
+    EXPECT_EQ(status("/v1/models", wrong), 401) << wrong;
+  }
+  EXPECT_EQ(status("/nowhere", "Bearer second"), 404);
+}
+
+TEST(ServeAccessTest, PagesOfOtherOrigins) {
+  ServeOptions options = SmallOptions();
+  options.cors_origin = "https://example.org";
+  options.api_keys = {"key"};
+  TestServer server(options);
+  const HttpHeaders allowed = {{"Origin", "https://example.org"}};
+  const HttpClient::Answer preflight =
+      server.Client().Call("OPTIONS", "/v1/completions", "", allowed);
+  EXPECT_EQ(preflight.status, 204);
+  EXPECT_EQ(preflight.Header("access-control-allow-origin"), "https://example.org");
+  EXPECT_NE(preflight.Header("access-control-allow-headers").find("Authorization"),
+            std::string::npos);
+  HttpHeaders with_key = allowed;
+  with_key.emplace_back("Authorization", "Bearer key");
+  for (const char* body : {R"({"prompt": "a", "max_tokens": 1})", R"({"prompt": 5})",
+                           R"({"prompt": "a", "max_tokens": 1, "stream": true})"}) {
+    EXPECT_EQ(server.Client()
+                  .Call("POST", "/v1/completions", body, with_key)
+                  .Header("access-control-allow-origin"),
+              "https://example.org")
+        << body;
+  }
+  const HttpHeaders other = {{"Origin", "https://evil.example"}};
+  EXPECT_EQ(server.Client().Call("GET", "/health", "", other).Header("access-control-allow-origin"),
+            "");
+  EXPECT_EQ(server.Client().Call("OPTIONS", "/v1/completions", "", other).status, 401);
+}
+
+}  // namespace
+}  // namespace denseformer

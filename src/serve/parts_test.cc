@@ -1,0 +1,106 @@
+// Parts of the server by themselves: templates of chats, keys, metrics and the documents.
+#include <gtest/gtest.h>
+
+#include "base/error_testing.h"
+#include "base/file.h"
+#include "denseformer/tokenizer.h"
+#include "serve/access.h"
+#include "serve/chat_template.h"
+#include "serve/metrics.h"
+#include "serve/openapi.h"
+#include "serve/request_error.h"
+#include "serve/service.h"
+#include "serve/utf8.h"
+
+namespace denseformer {
+namespace {
+
+TEST(ChatTemplateTest, SpecialTokensOfTheTemplateOnly) {
+  const Tokenizer tokenizer = Tokenizer::Bytes();
+  const ChatTemplate chat = ChatTemplate::Parse(
+      "user = \"<|endoftext|>u {content}\\n\"\ngeneration = \"a\"\nstop = [\"x\"]\n", "t.toml");
+  EXPECT_EQ(chat.stop(), std::vector<std::string>{"x"});
+  std::vector<int32_t> expected = {256, 'u', ' '};
+  for (const char c : std::string("<|endoftext|>")) expected.push_back(c);
+  expected.insert(expected.end(), {'\n', 256, 'u', ' ', 'b', '\n', 'a'});
+  EXPECT_EQ(chat.Encode(tokenizer, {{"user", "<|endoftext|>"}, {"user", "b"}}), expected);
+  EXPECT_THROW(chat.Encode(tokenizer, {{"system", "b"}}), RequestError);
+}
+
+TEST(ChatTemplateTest, Mistakes) {
+  const auto parse = [](const char* text) {
+    return [text] { ChatTemplate::Parse(text, "t.toml"); };
+  };
+  ExpectError(ErrorCode::kInvalid, "t.toml: line 2", parse("user = '{content}'\nx = ="));
+  ExpectError(ErrorCode::kInvalid, "user: expected a text with {content}", parse("user = 'u'"));
+  ExpectError(ErrorCode::kInvalid, "user: expected a string", parse("user = 3"));
+  ExpectError(ErrorCode::kInvalid, "no roles", parse("begin = 'x'"));
+  ExpectError(ErrorCode::kInvalid, "stop: expected a list",
+              parse("user = '{content}'\nstop = 'x'"));
+  ExpectError(ErrorCode::kInvalid, "stop: expected a list",
+              parse("user = '{content}'\nstop = ['x', '']"));
+}
+
+TEST(AccessTest, KeyFiles) {
+  EXPECT_EQ(ParseApiKeys("# ours\nabc\n\n  def  \r\n", "k"),
+            (std::vector<std::string>{"abc", "def"}));
+  ExpectError(ErrorCode::kInvalid, "k: no key", [] { ParseApiKeys("# none\n", "k"); });
+  ExpectError(ErrorCode::kInvalid, "k: line 2", [] { ParseApiKeys("abc\nd e\n", "k"); });
+}
+
+TEST(Utf8Test, EveryWrongByteIsReplaced) {
+  EXPECT_EQ(ValidUtf8("aé€😀"), "aé€😀");
+  EXPECT_EQ(ValidUtf8("a\xC3"), "a\uFFFD");
+  EXPECT_EQ(ValidUtf8("\xE2\x82z"), "\uFFFD\uFFFDz");
+  EXPECT_EQ(ValidUtf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
+}
+
+TEST(MetricsTest, Text) {
+  Metrics metrics;
+  metrics.Add(Metric::kResponses, 1, "200");
+  metrics.Add(Metric::kResponses, 2, "404");
+  metrics.Set(Metric::kSteps, 7);
+  metrics.Observe(Metric::kQueueSeconds, 0.02);
+  metrics.Observe(Metric::kQueueSeconds, 1e9);
+  const std::string text = metrics.ToText();
+  for (const char* line :
+       {"# TYPE denseformer_responses_total counter\n",
+        "denseformer_responses_total{code=\"404\"} 2\n", "denseformer_engine_steps_total 7\n",
+        "denseformer_queue_seconds_bucket{le=\"0.01\"} 0\n",
+        "denseformer_queue_seconds_bucket{le=\"0.025\"} 1\n",
+        "denseformer_queue_seconds_bucket{le=\"100\"} 1\n",
+        "denseformer_queue_seconds_bucket{le=\"+Inf\"} 2\n", "denseformer_queue_seconds_count 2\n",
+        "denseformer_sequences_running 0\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line;
+  }
+  for (const MetricInfo& info : MetricTable()) {
+    EXPECT_EQ(&info - MetricTable().data(), static_cast<int>(info.metric));
+  }
+}
+
+// docs/serving.md has a row for every route, field and metric, in the words of the program.
+TEST(ServingDocumentTest, HasTheTablesOfTheProgram) {
+  const std::string document = ReadFile(std::string(DENSEFORMER_SOURCE_DIR) + "/docs/serving.md");
+  const auto expect = [&](const std::string& row) {
+    EXPECT_NE(document.find("\n" + row + "\n"), std::string::npos)
+        << "missing in docs/serving.md:\n"
+        << row;
+  };
+  static constexpr const char* kKinds[] = {"counter", "gauge", "histogram"};
+  for (const MetricInfo& info : MetricTable()) {
+    const std::string label = *info.label == '\0' ? "" : fmt::format("{{{}}}", info.label);
+    expect(fmt::format("| `{}{}` | {} | {} |", info.name, label,
+                       kKinds[static_cast<int>(info.kind)], info.help));
+  }
+  for (const Route& route : Routes()) {
+    expect(fmt::format("| `{} {}` | {} |", route.method, route.path, route.help));
+    for (const FieldInfo& field : RouteFields(route.path)) {
+      if (field.type == FieldType::kIgnored) continue;
+      expect(fmt::format("| `{}` | {} | {} |", field.name,
+                         field.fallback == nullptr ? "required" : field.fallback, field.help));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace denseformer

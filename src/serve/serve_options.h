@@ -1,0 +1,34 @@
+// Everything that can be set of a server.
+#ifndef DENSEFORMER_SERVE_SERVE_OPTIONS_H_
+#define DENSEFORMER_SERVE_SERVE_OPTIONS_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "denseformer/engine.h"
+#include "serve/chat_template.h"
+#include "serve/completion_request.h"
+#include "serve/http_server.h"
+#include "serve/job_queue.h"
+
+namespace denseformer {
+
+struct ServeOptions {
+  std::function<LanguageModel()> load;  // called on the engine's thread
+  std::string model_name;
+  HttpOptions http;
+  EngineOptions engine;
+  RequestLimits request;
+  QueueLimits queue;
+  double drain_seconds = 30;          // after SIGTERM, for requests in work
+  std::vector<std::string> api_keys;  // none: no key is asked for
+  std::string cors_origin;
+  std::optional<ChatTemplate> chat;
+  bool catch_signals = false;  // SIGINT and SIGTERM drain; the second one stops at once
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_SERVE_SERVE_OPTIONS_H_

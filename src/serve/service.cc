@@ -1,0 +1,247 @@
+#include "serve/service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "serve/access.h"
+#include "serve/openapi.h"
+#include "serve/request_error.h"
+#include "serve/tokenize.h"
+
+namespace denseformer {
+namespace {
+
+constexpr auto kFlushTime = std::chrono::seconds(1);  // for the last answers of a drain
+
+constexpr Route kRoutes[] = {
+    {"POST", "/v1/completions", kModel | kWork, "Continue texts", &Service::Completions},
+    {"POST", "/v1/chat/completions", kModel | kWork,
+     "Continue a conversation, where the server has a chat template", &Service::Chat},
+    {"GET", "/v1/models", kModel, "The served model", &Service::Models},
+    {"POST", "/tokenize", kModel, "Text to token ids", &Service::Tokenize},
+    {"POST", "/detokenize", kModel, "Token ids to text", &Service::Detokenize},
+    {"GET", "/tokenizer_info", kModel, "What the tokenizer is", &Service::TokenizerInfo},
+    {"GET", "/health", kPublic, "200 where requests are served, 503 while loading or draining",
+     &Service::Health},
+    {"GET", "/metrics", 0, "Counters in Prometheus' text format", &Service::ShowMetrics},
+    {"GET", "/openapi.json", 0, "This interface as an OpenAPI document", &Service::OpenApi},
+};
+
+}  // namespace
+
+std::span<const Route> Routes() { return kRoutes; }
+
+Service::Service(ServeOptions options, HttpServer& http)
+    : options_(std::move(options)), http_(http) {
+  started_ = std::chrono::duration_cast<std::chrono::seconds>(
+                 std::chrono::system_clock::now().time_since_epoch())
+                 .count();
+  http_.on_request = [this](const std::shared_ptr<Exchange>& exchange) { Handle(exchange); };
+  http_.on_tick = [this] { Tick(); };
+  if (options_.catch_signals) http_.on_signal = [this] { Drain(); };
+  http_.on_error = [this](int status, const std::string& message) {
+    metrics_.Add(Metric::kResponses, 1, std::to_string(status));
+    return ErrorResponse(status, message);
+  };
+  StartEngine();
+}
+
+// Its thread posts to the I/O thread, which runs nothing more of it.
+Service::~Service() { engine_.reset(); }
+
+void Service::StartEngine() {
+  EngineThread::Callbacks callbacks;
+  callbacks.load = options_.load;
+  callbacks.ready = [this](const LanguageModel& model) {
+    http_.Post([this, model] {
+      model_ = model;
+      LogInfo("ready: {} with {} parameters, context of {} tokens", options_.model_name,
+              model.parameter_count(), model.config().seq_len);
+    });
+  };
+  callbacks.update = [this](EngineUpdate update) {
+    http_.Post([this, shared = std::make_shared<EngineUpdate>(std::move(update))] {
+      engine_->Acknowledge();
+      queue_->Update(std::move(*shared));
+    });
+  };
+  callbacks.failed = [this](const Error& error) {
+    http_.Post([this, error] {
+      failure_ = error;
+      queue_->FailAll(500, error.what(), "failure");
+      http_.Stop();
+    });
+  };
+  engine_ = std::make_unique<EngineThread>(options_.engine, std::move(callbacks));
+  queue_ = std::make_unique<JobQueue>(options_.queue, metrics_, *engine_);
+}
+
+const Route* Service::FindRoute(const HttpRequest& request, std::string& allowed) const {
+  const std::string one_model = "/v1/models/" + options_.model_name;
+  const std::string& path = request.path == one_model ? "/v1/models" : request.path;
+  for (const Route& route : kRoutes) {
+    if (path != route.path) continue;
+    if (request.method == route.method) return &route;
+    allowed = route.method;
+  }
+  return nullptr;
+}
+
+void Service::Handle(const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& request = exchange->request();
+  if (request.method == "OPTIONS" && !CorsHeaders(request, options_.cors_origin).empty()) {
+    return Reply(exchange, {.status = 204, .content_type = "", .body = ""});
+  }
+  try {
+    std::string allowed;
+    const Route* route = FindRoute(request, allowed);
+    // Without a key nobody learns which paths there are.
+    if ((route == nullptr || (route->flags & kPublic) == 0) &&
+        !HasApiKey(request, options_.api_keys)) {
+      HttpResponse response =
+          ErrorResponse(401, "Authorization: expected 'Bearer' and a key of this server");
+      response.headers.emplace_back("WWW-Authenticate", "Bearer");
+      return Reply(exchange, std::move(response));
+    }
+    if (route != nullptr) return Dispatch(*route, exchange);
+    if (allowed.empty()) {
+      throw RequestError(404, "",
+                         fmt::format("no such path: {}; /openapi.json lists them", request.path));
+    }
+    HttpResponse response = ErrorResponse(
+        405, fmt::format("{}: got {}, expected {}", request.path, request.method, allowed));
+    response.headers.emplace_back("Allow", allowed);
+    Reply(exchange, std::move(response));
+  } catch (const RequestError& error) {
+    HttpResponse response = ErrorResponse(error.status(), error.what(), error.param());
+    if (error.status() == 429) {
+      metrics_.Add(Metric::kRejected, 1, "queue");
+      response.headers.emplace_back("Retry-After", std::to_string(queue_->RetryAfter()));
+    }
+    Reply(exchange, std::move(response));
+  } catch (const Error& error) {
+    Reply(exchange, ErrorResponse(HttpStatus(error.code()), error.what()));
+  }
+}
+
+void Service::Dispatch(const Route& route, const std::shared_ptr<Exchange>& exchange) {
+  if ((route.flags & kWork) != 0 && drain_until_) {
+    return Refuse(exchange, "the server is shutting down", "draining");
+  }
+  if ((route.flags & kModel) != 0 && !model_) {
+    return Refuse(exchange, "the model is being loaded", "loading");
+  }
+  (this->*route.handle)(exchange);
+}
+
+void Service::Reply(const std::shared_ptr<Exchange>& exchange, HttpResponse response) {
+  metrics_.Add(Metric::kResponses, 1, std::to_string(response.status));
+  HttpHeaders cors = CorsHeaders(exchange->request(), options_.cors_origin);
+  std::move(cors.begin(), cors.end(), std::back_inserter(response.headers));
+  exchange->Send(std::move(response));
+}
+
+void Service::Refuse(const std::shared_ptr<Exchange>& exchange, const std::string& message,
+                     const char* reason) {
+  metrics_.Add(Metric::kRejected, 1, reason);
+  HttpResponse response = ErrorResponse(503, message);
+  response.headers.emplace_back("Retry-After", "1");
+  Reply(exchange, std::move(response));
+}
+
+void Service::CheckModelName(const std::string& name) const {
+  if (name.empty() || name == options_.model_name) return;
+  throw RequestError(
+      404, "model", fmt::format("model: '{}' is not served, only '{}'", name, options_.model_name));
+}
+
+void Service::Complete(const std::shared_ptr<Exchange>& exchange, bool chat) {
+  const Clock::time_point begin = Clock::now();
+  CompletionRequest request =
+      ParseCompletion(ParseBody(exchange->request().body), chat, options_.request);
+  CheckModelName(request.model);
+  EncodePrompts(model_->tokenizer(), options_.chat ? &*options_.chat : nullptr,
+                model_->config().seq_len, options_.request, request);
+  queue_->Submit(std::make_shared<CompletionJob>(
+      exchange, std::move(request), *model_, options_.model_name,
+      CorsHeaders(exchange->request(), options_.cors_origin), begin));
+}
+
+void Service::Completions(const std::shared_ptr<Exchange>& exchange) { Complete(exchange, false); }
+
+void Service::Chat(const std::shared_ptr<Exchange>& exchange) { Complete(exchange, true); }
+
+Json Service::ModelJson() const {
+  return {{"id", options_.model_name},
+          {"object", "model"},
+          {"created", started_},
+          {"owned_by", "denseformer"},
+          {"max_model_len", model_->config().seq_len},
+          {"parameters", model_->parameter_count()},
+          {"dwa", model_->config().dwa}};
+}
+
+void Service::Models(const std::shared_ptr<Exchange>& exchange) {
+  const bool list = exchange->request().path == "/v1/models";
+  Json json = ModelJson();
+  if (list) json = {{"object", "list"}, {"data", Json::array({std::move(json)})}};
+  Reply(exchange, {.body = ToText(json)});
+}
+
+void Service::Tokenize(const std::shared_ptr<Exchange>& exchange) {
+  Reply(exchange, {.body = ToText(TokenizeAnswer(*model_, ParseBody(exchange->request().body)))});
+}
+
+void Service::Detokenize(const std::shared_ptr<Exchange>& exchange) {
+  Reply(exchange, {.body = ToText(DetokenizeAnswer(*model_, ParseBody(exchange->request().body)))});
+}
+
+void Service::TokenizerInfo(const std::shared_ptr<Exchange>& exchange) {
+  Reply(exchange, {.body = ToText(TokenizerInfoAnswer(*model_))});
+}
+
+void Service::Health(const std::shared_ptr<Exchange>& exchange) {
+  const char* state = drain_until_ ? "draining" : model_ ? "ok" : "loading";
+  const int status = model_ && !drain_until_ ? 200 : 503;
+  Reply(exchange, {.status = status, .body = ToText({{"status", state}})});
+}
+
+void Service::ShowMetrics(const std::shared_ptr<Exchange>& exchange) {
+  metrics_.Set(Metric::kConnections, static_cast<double>(http_.connections()));
+  metrics_.Set(Metric::kUnsentBytes, static_cast<double>(http_.unsent_bytes()));
+  metrics_.Set(Metric::kResidentBytes, static_cast<double>(ResidentBytes()));
+  Reply(exchange,
+        {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.ToText()});
+}
+
+void Service::OpenApi(const std::shared_ptr<Exchange>& exchange) {
+  Reply(exchange, {.body = ToText(OpenApiDocument(options_.model_name))});
+}
+
+void Service::Drain() {
+  if (drain_until_) {
+    queue_->FailAll(503, "the server is shutting down", "shutdown");
+    http_.Stop();
+    return;
+  }
+  LogInfo("draining: finishing what is in work, for at most {} seconds", options_.drain_seconds);
+  drain_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(options_.drain_seconds));
+}
+
+void Service::Tick() {
+  const Clock::time_point now = Clock::now();
+  queue_->CheckTime(now);
+  if (!drain_until_) return;
+  if (now >= *drain_until_ && !queue_->empty()) {
+    LogWarning("serve: requests were still in work after {} seconds of draining; ended them",
+               options_.drain_seconds);
+    queue_->FailAll(503, "the server is shutting down", "shutdown");
+  }
+  const bool flushed = http_.unsent_bytes() == 0 || now >= *drain_until_ + kFlushTime;
+  if (queue_->empty() && flushed) http_.Stop();
+}
+
+}  // namespace denseformer
