@@ -9,9 +9,8 @@
 //   }
 //
 // Sequences enter and leave between steps. A step runs one pass over a budget of rows: first one
-// row for every sequence that generates, then chunks of prompts in order of arrival. What a
-// sequence attends to, and its random numbers, do not depend on the others; logits can still differ
-// in their last bits with the number of rows of a step, as the GEMM library rounds them.
+// row for every sequence that generates, then chunks of prompts in order of arrival. Logits and
+// tokens of a sequence have the same bits whatever runs beside it and however its prompt is cut.
 //
 // Text from one prompt: generator.h is the simpler interface.
 #ifndef DENSEFORMER_ENGINE_H_

@@ -22,9 +22,10 @@
 namespace denseformer {
 
 enum class Precision {
-  kAuto,  // bf16 where the CPU has fast bf16 products, else fp32
+  kAuto,  // int8 where the file holds that; bf16 where the CPU has fast bf16 products; else fp32
   kFp32,
   kBf16,  // bf16 products with fp32 sums
+  kInt8,  // 8-bit weights with a scale per row; activations in bf16, quantized for products
 };
 
 // Immutable; copies are cheap and share the weights; every method may be called from several
@@ -38,7 +39,7 @@ class LanguageModel {
   const ModelConfig& config() const;
   const Tokenizer& tokenizer() const;
   int64_t parameter_count() const;
-  Precision precision() const;  // kFp32 or kBf16
+  Precision precision() const;  // not kAuto
 
   // Logits of the token after each position, [tokens.size(), config().vocab_size] in fp32. Throws
   // Error (kInvalid) for a token outside the vocabulary or more tokens than config().seq_len.

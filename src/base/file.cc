@@ -296,6 +296,13 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(data_, size_);
 }
 
+void MappedFile::Drop(const std::byte* begin, size_t size) const {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t first = (static_cast<size_t>(begin - data_) + page - 1) / page * page;
+  const size_t last = static_cast<size_t>(begin - data_ + size) / page * page;
+  if (first < last) madvise(data_ + first, last - first, MADV_DONTNEED);
+}
+
 FileLock::FileLock(const std::string& path, const std::string& what) {
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) ThrowErrno(errno, "cannot open {}", path);

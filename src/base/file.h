@@ -123,6 +123,9 @@ class MappedFile {
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   const std::string& path() const { return path_; }
+  // Takes the whole pages of `size` bytes at `begin` out of this process's memory; they are read
+  // again where they are used again.
+  void Drop(const std::byte* begin, size_t size) const;
 
  private:
   std::string path_;

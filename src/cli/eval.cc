@@ -49,8 +49,7 @@ std::optional<Tokenizer> TokenizerOf(const EvalCall& call, const std::string& st
 }
 
 void RunEval(const EvalCall& call, const CommonOptions& common) {
-  const DType compute = ComputeType(ParsePrecision(call.precision));
-  const Model model = LoadModel(call.run, compute, ModelUse::kInference, call.checkpoint);
+  const Model model = LoadFrozen(call.run, ParsePrecision(call.precision), call.checkpoint);
   const std::string stream = StreamOf(call);
   const TokenFile file(stream);
   file.CheckVocabulary(model.config().vocab_size);
@@ -86,7 +85,7 @@ void RunEval(const EvalCall& call, const CommonOptions& common) {
                {"bits_per_byte", bits ? Json(*bits) : Json()},
                {"pruned", pruned},
                {"seq_len", length},
-               {"precision", DTypeName(compute)},
+               {"precision", WeightFormatName(model.format())},
                {"data", stream}});
     return;
   }
@@ -115,8 +114,10 @@ void AddEval(CLI::App& app, CommonOptions& common) {
       ->check(Number(0, 100));
   app.add_option("--batch-size", call->batch_size, "Sequences at once; default: 8,192 tokens")
       ->check(WholeNumber(1, 1 << 20));
-  app.add_option("--precision", call->precision, "fp32, bf16, or auto (as the CPU is faster)")
-      ->check(OneOf(PrecisionNames()));
+  app.add_option(
+         "--precision", call->precision,
+         "fp32, bf16, int8, or auto (as the weights are stored, or what the CPU is faster with)")
+      ->check(OneOf(InferencePrecisionNames()));
   app.footer(
       "The whole stream in consecutive windows; perplexity is exp(loss).\n"
       "Examples:\n"

@@ -41,7 +41,10 @@ void RunExport(const ExportCall& call, const CommonOptions& common) {
   const std::string tokenizer_path = FindRun(call.run) + "/tokenizer.json";
   const std::string tokenizer = FileExists(tokenizer_path) ? ReadFile(tokenizer_path) : "";
   ExportModel(model, call.directory, FindFormat(call.format).format,
-              call.type == "bf16" ? StoredType::kBF16 : StoredType::kF32, tokenizer);
+              call.type == "int8"   ? StoredType::kI8
+              : call.type == "bf16" ? StoredType::kBF16
+                                    : StoredType::kF32,
+              tokenizer);
   const uint64_t bytes = FileSize(call.directory + "/model.safetensors");
   if (common.json) {
     PrintJson({{"directory", call.directory},
@@ -62,8 +65,9 @@ void AddExport(CLI::App& app, CommonOptions& common) {
   app.add_option("RUN", call->run, "Run directory")->required();
   app.add_option("-o,--output", call->directory, "Directory to write; must not exist or be empty")
       ->required();
-  app.add_option("--dtype", call->type, "Type of the weights: fp32 or bf16")
-      ->check(OneOf({"fp32", "bf16"}))
+  app.add_option("--dtype,--precision", call->type,
+                 "Type of the weights: fp32, bf16, or int8 with a scale per row (native only)")
+      ->check(OneOf({"fp32", "bf16", "int8"}))
       ->capture_default_str();
   std::vector<std::string> names, help;
   for (const FormatRow& row : kFormats) {
@@ -78,6 +82,7 @@ void AddExport(CLI::App& app, CommonOptions& common) {
   app.footer(
       "Examples:\n"
       "  denseformer export runs/dense -o out/dense --dtype bf16\n"
+      "  denseformer export runs/dense -o out/small --precision int8\n"
       "  denseformer export runs/dense --checkpoint best --format authors -o out/authors\n"
       "  denseformer export runs/dense --format huggingface -o out/hub");
   SetWork(app, common, call, [&common](const ExportCall& c) { RunExport(c, common); });

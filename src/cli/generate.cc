@@ -230,8 +230,8 @@ void AddGenerate(CLI::App& app, CommonOptions& common) {
          "At the model's longest sequence: stop, or slide the window (re-encode its newer half)")
       ->check(OneOf({"stop", "slide"}))
       ->capture_default_str();
-  app.add_option("--precision", options->precision, "auto, fp32 or bf16")
-      ->check(OneOf(PrecisionNames()))
+  app.add_option("--precision", options->precision, "auto, fp32, bf16 or int8")
+      ->check(OneOf(InferencePrecisionNames()))
       ->capture_default_str();
   app.add_flag("--echo", options->echo, "Print the prompt before the text");
   app.add_flag("--ignore-end", options->ignore_end, "Go on after the end-of-text token");

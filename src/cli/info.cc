@@ -72,7 +72,9 @@ struct Described {
 Described Describe(const ModelInfoOptions& options) {
   const ModelConfig config = ConfigOf(options);
   const DepthPattern pattern = DepthPattern::Parse(config.dwa, config.n_layer);
-  const DType compute = ComputeType(ParsePrecision(options.precision));
+  const Precision precision = ParsePrecision(options.precision);
+  // Training has no int8: its figures are then those of auto.
+  const DType compute = ComputeType(precision == Precision::kInt8 ? Precision::kAuto : precision);
   const int64_t length = options.length > 0 ? options.length : config.seq_len;
   return {config,
           pattern,
@@ -82,7 +84,7 @@ Described Describe(const ModelInfoOptions& options) {
           length,
           ForwardFlops(config, length),
           TrainingMemory(config, compute, options.batch_size, length, options.recompute),
-          InferenceMemory(config, compute, options.batch_size, length),
+          InferenceMemory(config, FormatOf(precision), options.batch_size, length),
           options.recompute,
           EffectOfRecompute(config, compute, options.batch_size, length)};
 }
@@ -248,8 +250,9 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
   app.add_option("--length", options->length,
                  "Tokens of a sequence, for memory and FLOPs; default: the model's longest")
       ->check(WholeNumber(1));
-  app.add_option("--precision", options->precision, "For the memory: auto, fp32 or bf16")
-      ->check(OneOf(PrecisionNames()))
+  app.add_option("--precision", options->precision,
+                 "For the memory: auto, fp32, bf16 or int8 (inference only)")
+      ->check(OneOf(InferencePrecisionNames()))
       ->capture_default_str();
   app.add_flag("--recompute", options->recompute,
                "For the memory: training computes activations again (train --recompute)");

@@ -72,9 +72,11 @@ Outcome Alone(const LanguageModel& model, const SequenceRequest& request) {
   return outcomes[id];
 }
 
-class EngineTest : public ::testing::TestWithParam<DType> {};
+class EngineTest : public ::testing::TestWithParam<WeightFormat> {};
 
-TEST_P(EngineTest, TokensDoNotDependOnWhatIsBatchedBeside) {
+// Random arrivals, prompts whole or in chunks, with and without common prefixes: every bit is that
+// of the sequence alone.
+TEST_P(EngineTest, BitsDoNotDependOnWhatIsBatchedBeside) {
   const LanguageModel model = ByteModel("2x1", 48, GetParam());
   Random random(17);
   DecodeEngine engine =
@@ -105,14 +107,17 @@ TEST_P(EngineTest, TokensDoNotDependOnWhatIsBatchedBeside) {
     const Outcome alone = Alone(model, request), &together = outcomes[id];
     EXPECT_EQ(together.tokens, alone.tokens);
     EXPECT_EQ(together.finish, alone.finish);
-    ASSERT_EQ(together.logprobs.size(), alone.logprobs.size());
+    EXPECT_EQ(together.logprobs, alone.logprobs);
+    EXPECT_EQ(together.prompt_logprobs, alone.prompt_logprobs);
     ASSERT_EQ(together.prompt_logprobs.size(),
               request.prompt_logprobs < 0 ? 0 : request.prompt.size() - 1);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EngineTest, ::testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return DTypeName(info.param); });
+INSTANTIATE_TEST_SUITE_P(All, EngineTest,
+                         ::testing::Values(WeightFormat::kF32, WeightFormat::kBF16,
+                                           WeightFormat::kInt8),
+                         [](const auto& info) { return WeightFormatName(info.param); });
 
 TEST(Engine, PromptLogprobsAreThoseOfTheFullPass) {
   const LanguageModel model = ByteModel("2x1");
@@ -280,9 +285,8 @@ TEST(Engine, DamagedWeightsFailTheSequence) {
   Model weights(config, DType::kF32, ModelUse::kInference);
   weights.Initialize(1);
   weights.tensors().ln_f_weight.f32()[0] = NAN;
-  weights.WeightsChanged();
-  DecodeEngine engine =
-      DecodeEngine::Create(MakeLanguageModel(std::move(weights), Tokenizer::Bytes()));
+  DecodeEngine engine = DecodeEngine::Create(
+      MakeLanguageModel(weights.Frozen(WeightFormat::kF32), Tokenizer::Bytes()));
   engine.Add(Request({1}, 3));
   const std::vector<EngineEvent> events = engine.Step();
   ASSERT_EQ(events.size(), 1u);

@@ -22,7 +22,7 @@ GenerateOptions Options(int max_tokens) {
   return options;
 }
 
-class GeneratorTest : public ::testing::TestWithParam<DType> {};
+class GeneratorTest : public ::testing::TestWithParam<WeightFormat> {};
 
 TEST_P(GeneratorTest, GreedyTextIsTheArgmaxOfTheFullPass) {
   const LanguageModel model = ByteModel("1x1", 48, GetParam());
@@ -35,8 +35,9 @@ TEST_P(GeneratorTest, GreedyTextIsTheArgmaxOfTheFullPass) {
     const std::vector<float> logits = model.Logits(tokens);
     const float* last = logits.data() + (tokens.size() - 1) * model.config().vocab_size;
     const float most = *std::max_element(last, last + 257);
-    // In bf16 the passes round differently: a token as good as the best within that is right too.
-    EXPECT_GE(last[token], most - (GetParam() == DType::kF32 ? 0 : 0.02f * std::abs(most)));
+    // Attention of the full pass rounds differently in bf16: a token as good as the best within
+    // that is right too.
+    EXPECT_GE(last[token], most - (GetParam() == WeightFormat::kF32 ? 0 : 0.02f * std::abs(most)));
     tokens.push_back(token);
   }
   EXPECT_EQ(generation.tokens.size(), 12u);
@@ -64,8 +65,9 @@ TEST_P(GeneratorTest, SameSeedSameTextWhateverTheNumberOfSamples) {
   EXPECT_NE(generator.Generate("ab", options).tokens, alone.tokens);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GeneratorTest, ::testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return DTypeName(info.param); });
+INSTANTIATE_TEST_SUITE_P(All, GeneratorTest,
+                         ::testing::Values(WeightFormat::kF32, WeightFormat::kBF16),
+                         [](const auto& info) { return WeightFormatName(info.param); });
 
 // A model is shared by generators of several threads.
 TEST(Generator, TwoGeneratorsOnOneModelFromTwoThreads) {

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "io/run_directory.h"
 #include "model/forward.h"
-#include "tensor/precision.h"
 
 namespace denseformer {
 
@@ -18,7 +17,7 @@ LanguageModel MakeLanguageModel(Model model, Tokenizer tokenizer) {
 LanguageModel::LanguageModel(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 LanguageModel LanguageModel::Load(const std::string& directory, Precision precision) {
-  Model model = LoadModel(directory, ComputeType(precision), ModelUse::kInference);
+  Model model = LoadFrozen(directory, precision);
   // A checkpoint of its own has none; that of its run is right.
   const std::string beside = directory + "/tokenizer.json";
   const std::string path = FileExists(beside) ? beside : FindRun(directory) + "/tokenizer.json";
@@ -42,7 +41,15 @@ const Tokenizer& LanguageModel::tokenizer() const { return impl_->tokenizer; }
 int64_t LanguageModel::parameter_count() const { return impl_->model.table().count(); }
 
 Precision LanguageModel::precision() const {
-  return impl_->model.compute() == DType::kBF16 ? Precision::kBf16 : Precision::kFp32;
+  switch (impl_->model.format()) {
+    case WeightFormat::kF32:
+      return Precision::kFp32;
+    case WeightFormat::kBF16:
+      return Precision::kBf16;
+    case WeightFormat::kInt8:
+      return Precision::kInt8;
+  }
+  DF_CHECK(false);
 }
 
 std::vector<float> LanguageModel::Logits(std::span<const int32_t> tokens) const {

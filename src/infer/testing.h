@@ -11,16 +11,17 @@ namespace denseformer::testing {
 // A model of bytes with random weights that are far from uniform, so that greedy and sampled texts
 // differ.
 inline LanguageModel ByteModel(const char* dwa = "1x1", int seq_len = 48,
-                               DType compute = DType::kF32) {
+                               WeightFormat format = WeightFormat::kF32,
+                               const char* mixer = "static") {
   ModelConfig config = ModelConfig::Preset("test");
   config.seq_len = seq_len;
   config.vocab_size = 320;  // more rows than the 257 tokens
   config.dwa = dwa;
-  Model model(config, compute, ModelUse::kInference);
+  config.mixer = mixer;
+  Model model(config, DType::kF32, ModelUse::kInference);
   model.Initialize(3);
   for (float& weight : model.weights()) weight *= 4;
-  model.WeightsChanged();
-  return MakeLanguageModel(std::move(model), Tokenizer::Bytes());
+  return MakeLanguageModel(model.Frozen(format), Tokenizer::Bytes());
 }
 
 }  // namespace denseformer::testing

@@ -74,16 +74,23 @@ std::string Summary(const ModelConfig& config, const AuthorsModel& authors) {
 
 void ExportModel(const Model& model, const std::string& directory, ExportFormat format,
                  StoredType type, const std::string& tokenizer) {
+  if (type == StoredType::kI8 && format != ExportFormat::kNative) {
+    Throw(
+        ErrorCode::kUnsupported,
+        "export: int8 weights are in the native format only; use --format native, or --dtype bf16");
+  }
   if (format == ExportFormat::kHuggingFace) {
     WriteRunDirectory(directory, HuggingFaceContent(model, type, tokenizer));
     return;
   }
   float* buffer = model.weights().data();
+  std::vector<std::vector<float>> scales;  // until the files are written
   RunContent content;
   if (!tokenizer.empty()) content.texts.emplace_back(kTokenizerFile, tokenizer);
   if (format == ExportFormat::kNative) {
     content.texts.emplace_back(kConfigFile, ConfigToJson(model.config()));
-    content.tensors = TensorsOf(model.table(), {"", buffer}, type);
+    content.tensors = type == StoredType::kI8 ? Int8TensorsOf(model.table(), {"", buffer}, scales)
+                                              : TensorsOf(model.table(), {"", buffer}, type);
     content.metadata = WeightsMetadata(model.config());
   } else {
     const AuthorsModel authors = AuthorsModelOf(model);

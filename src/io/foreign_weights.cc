@@ -24,6 +24,31 @@ void AddTensors(ForeignWeights& weights, std::span<const StoredTensor> tensors,
   }
 }
 
+// Quantized matrices with their scales become fp32.
+void Dequantize(ForeignWeights& weights, const std::string& path) {
+  std::vector<std::string> scales;
+  for (auto& [name, tensor] : weights.tensors) {
+    const auto scale = weights.tensors.find(name + kScaleSuffix);
+    if (tensor.type != StoredType::kI8 || scale == weights.tensors.end()) continue;
+    if (tensor.shape.size() != 2 || scale->second.shape != std::vector<int64_t>{tensor.shape[0]}) {
+      Throw(ErrorCode::kInvalid, "{}: '{}' is {}, expected one scale for each row of {}", path,
+            scale->first, ShapeText(scale->second.shape), ShapeText(tensor.shape));
+    }
+    const size_t rows = static_cast<size_t>(tensor.shape[0]);
+    const size_t columns = static_cast<size_t>(tensor.shape[1]);
+    auto values = std::make_shared<std::vector<float>>(rows * columns);
+    std::vector<float> factors(rows);
+    ReadFloats(tensor, values->data());
+    ReadFloats(scale->second, factors.data());
+    for (size_t i = 0; i < values->size(); ++i) (*values)[i] *= factors[i / columns];
+    tensor.type = StoredType::kF32;
+    tensor.data = reinterpret_cast<const std::byte*>(values->data());
+    weights.owners.push_back(values);
+    scales.push_back(scale->first);
+  }
+  for (const std::string& name : scales) weights.tensors.erase(name);
+}
+
 void AddFile(ForeignWeights& weights, const std::string& path) {
   if (ZipReader::LooksLikeZip(path) || path.ends_with(".pt") || path.ends_with(".pth")) {
     auto file = std::make_shared<PytorchFile>(path);
@@ -34,6 +59,7 @@ void AddFile(ForeignWeights& weights, const std::string& path) {
   auto file = std::make_shared<SafetensorsFile>(path);
   if (file->has_hash()) file->VerifyHash();
   AddTensors(weights, file->tensors(), path);
+  Dequantize(weights, path);
   if (const auto config = file->metadata().find("config"); config != file->metadata().end()) {
     weights.config_path = path;
     weights.config = ParseJson(config->second, path + ": configuration in the metadata");

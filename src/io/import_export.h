@@ -35,8 +35,8 @@ enum class ExportFormat {
   kHuggingFace,  // for transformers: huggingface/huggingface.h
 };
 
-// Writes `directory` whole or not at all. `type` is F32 or BF16; `tokenizer` the text of
-// tokenizer.json or "". kUnsupported where the authors' script has no such model.
+// Writes `directory` whole or not at all. `type` is F32, BF16, or for kNative I8; `tokenizer` the
+// text of tokenizer.json or "". kUnsupported where the authors' script has no such model.
 void ExportModel(const Model& model, const std::string& directory, ExportFormat format,
                  StoredType type, const std::string& tokenizer);
 

@@ -11,6 +11,7 @@
 #include "io/checkpoint.h"
 #include "io/safetensors.h"
 #include "io/weights.h"
+#include "tensor/precision.h"
 
 namespace denseformer {
 namespace {
@@ -60,18 +61,6 @@ TextFiles RunTexts(const ModelConfig& config, const std::string& tokenizer) {
   return texts;
 }
 
-Model LoadFrom(const ModelConfig& config, const std::string& directory, DType compute,
-               ModelUse use) {
-  const SafetensorsFile file(directory + "/" + kModelFile);
-  VerifyWeights(file);
-  CheckSameModel(file, config);
-  Model model(config, compute, use);
-  const NamedBuffer buffer{"", model.weights().data()};
-  ReadWeights(file, model.table(), {&buffer, 1});
-  model.WeightsChanged();
-  return model;
-}
-
 bool HasConfig(const std::string& directory) { return FileExists(directory + "/" + kConfigFile); }
 
 bool IsCheckpoint(const std::string& directory) {
@@ -98,6 +87,35 @@ CheckpointInfo CheckpointOf(const std::string& run, const std::string& which) {
   }
   Throw(ErrorCode::kNotFound, "{}: no checkpoint of step {}; there are: {}", run, step,
         steps.empty() ? "none" : Join(steps, ", "));
+}
+
+// The model that `load` makes of the verified weights that `path` and `which` name (LoadModel).
+template <class F>
+Model LoadFrom(const std::string& path, const ModelConfig& config, const std::string& which,
+               F load) {
+  const std::string run = FindRun(path);
+  const auto from = [&](const std::string& directory) {
+    const SafetensorsFile file(directory + "/" + kModelFile);
+    VerifyWeights(file);
+    CheckSameModel(file, config);
+    return load(file);
+  };
+  if (!which.empty()) return from(CheckpointOf(FindWholeRun(path), which).path);
+  if (IsCheckpoint(path)) {
+    VerifyCheckpoint(path);
+    return from(path);
+  }
+  try {
+    return from(run);
+  } catch (const Error& error) {
+    const bool damaged =
+        error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
+    if (!damaged || ListCheckpoints(run).empty()) throw;
+    LogWarning("{}; looking for a whole checkpoint", error.what());
+    const CheckpointInfo newest = NewestWholeCheckpoint(run);
+    LogWarning("using the checkpoint of step {}", newest.step);
+    return from(newest.path);
+  }
 }
 
 }  // namespace
@@ -166,27 +184,25 @@ std::string FindWholeRun(const std::string& path) {
 }
 
 Model LoadModel(const std::string& path, DType compute, ModelUse use, const std::string& which) {
-  const std::string run = FindRun(path);
-  const ModelConfig config = ReadConfig(run);
-  if (!which.empty()) {
-    const CheckpointInfo checkpoint = CheckpointOf(FindWholeRun(path), which);
-    return LoadFrom(config, checkpoint.path, compute, use);
-  }
-  if (IsCheckpoint(path)) {
-    VerifyCheckpoint(path);
-    return LoadFrom(config, path, compute, use);
-  }
-  try {
-    return LoadFrom(config, run, compute, use);
-  } catch (const Error& error) {
-    const bool damaged =
-        error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kNotFound;
-    if (!damaged || ListCheckpoints(run).empty()) throw;
-    LogWarning("{}; looking for a whole checkpoint", error.what());
-    const CheckpointInfo newest = NewestWholeCheckpoint(run);
-    LogWarning("using the checkpoint of step {}", newest.step);
-    return LoadFrom(config, newest.path, compute, use);
-  }
+  const ModelConfig config = ReadConfig(FindRun(path));
+  return LoadFrom(path, config, which, [&](const SafetensorsFile& file) {
+    Model model(config, compute, use);
+    const NamedBuffer buffer{"", model.weights().data()};
+    ReadWeights(file, model.table(), {&buffer, 1});
+    model.WeightsChanged();
+    return model;
+  });
+}
+
+Model LoadFrozen(const std::string& path, Precision precision, const std::string& which) {
+  const ModelConfig config = ReadConfig(FindRun(path));
+  return LoadFrom(path, config, which, [&](const SafetensorsFile& file) {
+    const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer));
+    const bool stored = precision == Precision::kAuto && HasInt8(file, table);
+    Model model(config, stored ? WeightFormat::kInt8 : FormatOf(precision));
+    ReadFrozenWeights(file, model);
+    return model;
+  });
 }
 
 std::vector<VerifyResult> VerifyRun(const std::string& run_path) {

@@ -39,6 +39,7 @@
 
 #include "base/file.h"
 #include "denseformer/config.h"
+#include "denseformer/model.h"
 #include "model/model.h"
 
 namespace denseformer {
@@ -135,6 +136,9 @@ TrainerState ReadState(const std::string& path);
 // damaged, loudly, the newest whole checkpoint), "last", "best", or a step. `run` may also be the
 // directory of one checkpoint, or any directory with config.json and model.safetensors.
 Model LoadModel(const std::string& run, DType compute, ModelUse use, const std::string& which = "");
+// The same for inference alone: a frozen model (model.h), read a few rows at a time, so that
+// loading takes little more memory than the model. kAuto takes quantized weights as they are.
+Model LoadFrozen(const std::string& run, Precision precision, const std::string& which = "");
 
 // Checks every byte of a run: its files, model.safetensors and all checkpoints. One entry a file or
 // checkpoint; `problem` is empty where it is whole.

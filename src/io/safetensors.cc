@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "io/strict_json.h"
+#include "kernels/gemm/frozen.h"
 #include "tensor/dtype.h"
 
 namespace denseformer {
@@ -119,6 +120,16 @@ void ForEachPiece(const TensorToWrite& tensor, F&& use) {
     use(tensor.data, static_cast<size_t>(count) * sizeof(float));
     return;
   }
+  if (tensor.type == StoredType::kI8) {
+    DF_CHECK(tensor.shape.size() == 2);
+    const int64_t columns = tensor.shape[1];
+    std::vector<int8_t> row(static_cast<size_t>(columns));
+    for (int64_t at = 0; at < count; at += columns) {
+      QuantizeRow(tensor.data + at, columns, nullptr, row.data());
+      use(row.data(), row.size());
+    }
+    return;
+  }
   DF_CHECK(tensor.type == StoredType::kBF16);
   constexpr int64_t kPiece = 1 << 16;
   std::vector<bf16> piece(std::min(kPiece, count));
@@ -194,12 +205,22 @@ void SafetensorsFile::VerifyHash() const {
   HashDescription(hasher, metadata_);
   for (const StoredTensor& tensor : tensors_) {
     HashTensorHead(hasher, tensor.name, tensor.type, tensor.shape);
-    hasher.Add(tensor.data, static_cast<size_t>(tensor.count() * StoredTypeSize(tensor.type)));
+    constexpr size_t kPiece = size_t{16} << 20;
+    const size_t size = static_cast<size_t>(tensor.count() * StoredTypeSize(tensor.type));
+    for (size_t at = 0; at < size; at += kPiece) {
+      const size_t n = std::min(kPiece, size - at);
+      hasher.Add(tensor.data + at, n);
+      file_.Drop(tensor.data + at, n);
+    }
   }
   if (const std::string hash = hasher.Hex(); hash != metadata_.at(kHashKey)) {
     Throw(ErrorCode::kCorrupt, "{}: hash of the content is {}, expected {}: the file was altered",
           path(), hash, metadata_.at(kHashKey));
   }
+}
+
+void SafetensorsFile::Drop(const StoredTensor& tensor) const {
+  file_.Drop(tensor.data, static_cast<size_t>(tensor.count() * StoredTypeSize(tensor.type)));
 }
 
 void WriteSafetensors(std::span<const TensorToWrite> tensors,

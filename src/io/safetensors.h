@@ -38,8 +38,10 @@ class SafetensorsFile {
 
   // Whether the metadata hold the hash of the content.
   bool has_hash() const;
-  // Compares it with the content, all bytes; kCorrupt where they differ.
+  // Compares it with the content, all bytes; kCorrupt where they differ. Takes little memory.
   void VerifyHash() const;
+  // The bytes of a tensor will not be read again soon: they need not stay in memory.
+  void Drop(const StoredTensor& tensor) const;
 
  private:
   MappedFile file_;
@@ -48,8 +50,12 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// A tensor to be written: fp32 in memory, `type` (F32 or BF16, rounded to nearest even) in the
-// file.
+// What the scales of the rows of a tensor of type I8 are called, behind its name: F32 [rows].
+inline constexpr const char* kScaleSuffix = ".scale";
+
+// A tensor to be written: fp32 in memory, `type` in the file: F32, BF16 (rounded to nearest even)
+// or I8 (a matrix, quantized row by row as kernels/gemm/frozen.h does; the scales are another
+// tensor).
 struct TensorToWrite {
   std::string name;
   StoredType type = StoredType::kF32;

@@ -1,11 +1,14 @@
 #include "io/weights.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "io/run_directory.h"
+#include "kernels/gemm/frozen.h"
 #include "model/config_fields.h"
 
 namespace denseformer {
@@ -20,6 +23,58 @@ std::map<std::string, std::string> FieldTexts(const ModelConfig& config) {
     texts[name] = fmt::format("{}", field);
   });
   return texts;
+}
+
+// The scales beside a quantized matrix, or null.
+const StoredTensor* ScaleTensor(const SafetensorsFile& file, const StoredTensor& tensor) {
+  return tensor.type == StoredType::kI8 ? file.Find(tensor.name + kScaleSuffix) : nullptr;
+}
+
+// Multiplies a row of integers with its scale, which it returns.
+float ScaleRow(const StoredTensor& scales, int64_t row, int64_t columns, float* values) {
+  float scale;
+  std::memcpy(&scale, scales.data + row * static_cast<int64_t>(sizeof(scale)), sizeof(scale));
+  for (int64_t i = 0; i < columns; ++i) values[i] *= scale;
+  return scale;
+}
+
+// Throws what ReadWeights says.
+void CheckTensors(const SafetensorsFile& file, const ParameterTable& table,
+                  std::span<const NamedBuffer> buffers) {
+  std::vector<std::string> problems;
+  std::set<std::string_view> used;
+  for (const NamedBuffer& buffer : buffers) {
+    for (const Parameter& parameter : table.all()) {
+      const std::string name = buffer.prefix + parameter.name;
+      const StoredTensor* tensor = file.Find(name);
+      if (tensor == nullptr) {
+        problems.push_back(fmt::format("'{}' is missing", name));
+        continue;
+      }
+      used.insert(tensor->name);
+      if (tensor->shape != DimsOf(parameter.shape)) {
+        problems.push_back(fmt::format("'{}' is {}, expected {}", name, ShapeText(tensor->shape),
+                                       parameter.shape.ToString()));
+      }
+      if (tensor->type != StoredType::kI8) continue;
+      const StoredTensor* scales = ScaleTensor(file, *tensor);
+      if (!parameter.matrix() || scales == nullptr || scales->type != StoredType::kF32 ||
+          scales->shape != std::vector<int64_t>{parameter.shape[0]}) {
+        problems.push_back(fmt::format("'{}' is I8, expected F32 [{}] beside it as '{}{}'", name,
+                                       parameter.shape[0], name, kScaleSuffix));
+        continue;
+      }
+      used.insert(scales->name);
+    }
+  }
+  for (const StoredTensor& tensor : file.tensors()) {
+    if (used.count(tensor.name) == 0) {
+      problems.push_back(fmt::format("'{}' is no parameter of this model", tensor.name));
+    }
+  }
+  if (!problems.empty()) {
+    Throw(ErrorCode::kInvalid, "{}: does not fit the model: {}", file.path(), FirstOf(problems));
+  }
 }
 
 bool SamePattern(const ModelConfig& a, const ModelConfig& b) {
@@ -54,6 +109,25 @@ std::vector<TensorToWrite> TensorsOf(const ParameterTable& table, const NamedBuf
   return tensors;
 }
 
+std::vector<TensorToWrite> Int8TensorsOf(const ParameterTable& table, const NamedBuffer& buffer,
+                                         std::vector<std::vector<float>>& scales) {
+  std::vector<TensorToWrite> tensors;
+  for (const TensorToWrite& tensor : TensorsOf(table, buffer)) {
+    tensors.push_back(tensor);
+    if (!table.Find(tensor.name.substr(buffer.prefix.size()))->matrix()) continue;
+    tensors.back().type = StoredType::kI8;
+    const int64_t columns = tensor.shape[1];
+    std::vector<int8_t> row(static_cast<size_t>(columns));
+    std::vector<float>& of_rows = scales.emplace_back();
+    for (int64_t r = 0; r < tensor.shape[0]; ++r) {
+      of_rows.push_back(QuantizeRow(tensor.data + r * columns, columns, nullptr, row.data()));
+    }
+    tensors.push_back(
+        {tensor.name + kScaleSuffix, StoredType::kF32, {tensor.shape[0]}, of_rows.data()});
+  }
+  return tensors;
+}
+
 std::map<std::string, std::string> WeightsMetadata(const ModelConfig& config) {
   return {{"format", "pt"}, {"model_type", "denseformer"}, {kConfigKey, ConfigToJson(config)}};
 }
@@ -83,39 +157,52 @@ void CheckSameModel(const SafetensorsFile& file, const ModelConfig& config) {
   }
 }
 
+bool HasInt8(const SafetensorsFile& file, const ParameterTable& table) {
+  return std::ranges::any_of(table.all(), [&](const Parameter& parameter) {
+    const StoredTensor* tensor = parameter.matrix() ? file.Find(parameter.name) : nullptr;
+    return tensor != nullptr && tensor->type == StoredType::kI8;
+  });
+}
+
 void ReadWeights(const SafetensorsFile& file, const ParameterTable& table,
                  std::span<const NamedBuffer> buffers) {
-  std::vector<std::string> problems;
-  std::set<std::string_view> used;
-  for (const NamedBuffer& buffer : buffers) {
-    for (const Parameter& parameter : table.all()) {
-      const std::string name = buffer.prefix + parameter.name;
-      const StoredTensor* tensor = file.Find(name);
-      if (tensor == nullptr) {
-        problems.push_back(fmt::format("'{}' is missing", name));
-        continue;
-      }
-      used.insert(tensor->name);
-      if (tensor->shape != DimsOf(parameter.shape)) {
-        problems.push_back(fmt::format("'{}' is {}, expected {}", name, ShapeText(tensor->shape),
-                                       parameter.shape.ToString()));
-      }
-    }
-  }
-  for (const StoredTensor& tensor : file.tensors()) {
-    if (used.count(tensor.name) == 0) {
-      problems.push_back(fmt::format("'{}' is no parameter of this model", tensor.name));
-    }
-  }
-  if (!problems.empty()) {
-    Throw(ErrorCode::kInvalid, "{}: does not fit the model: {}", file.path(), FirstOf(problems));
-  }
+  CheckTensors(file, table, buffers);
   for (const NamedBuffer& buffer : buffers) {
     std::fill_n(buffer.data, table.buffer_size(), 0.0f);
     for (const Parameter& parameter : table.all()) {
-      ReadFloats(*file.Find(buffer.prefix + parameter.name), buffer.data + parameter.offset);
+      const StoredTensor& tensor = *file.Find(buffer.prefix + parameter.name);
+      float* const to = buffer.data + parameter.offset;
+      ReadFloats(tensor, to);
+      if (const StoredTensor* scales = ScaleTensor(file, tensor)) {
+        const int64_t columns = parameter.shape[1];
+        ParallelFor(parameter.shape[0], /*grain=*/16, [&](int64_t begin, int64_t end, int) {
+          for (int64_t row = begin; row < end; ++row) {
+            ScaleRow(*scales, row, columns, to + row * columns);
+          }
+        });
+      }
     }
   }
+}
+
+void ReadFrozenWeights(const SafetensorsFile& file, Model& model) {
+  const NamedBuffer names{"", nullptr};
+  CheckTensors(file, model.table(), {&names, 1});
+  const auto read = [&](const Parameter& parameter, int64_t first, int64_t count, float* values,
+                        float* given) {
+    const StoredTensor& tensor = *file.Find(parameter.name);
+    const int64_t columns = tensor.shape.back();
+    StoredTensor rows = tensor;
+    rows.data += first * columns * StoredTypeSize(tensor.type);
+    rows.shape = {count, columns};
+    ReadFloats(rows, values);
+    const StoredTensor* scales = ScaleTensor(file, tensor);
+    for (int64_t r = 0; scales != nullptr && r < count; ++r) {
+      given[r] = ScaleRow(*scales, first + r, columns, values + r * columns);
+    }
+    return scales != nullptr;
+  };
+  model.Fill(read, [&](const Parameter& parameter) { file.Drop(*file.Find(parameter.name)); });
 }
 
 }  // namespace denseformer

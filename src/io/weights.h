@@ -9,6 +9,7 @@
 
 #include "denseformer/config.h"
 #include "io/safetensors.h"
+#include "model/model.h"
 #include "model/parameters.h"
 
 namespace denseformer {
@@ -22,6 +23,11 @@ struct NamedBuffer {
 // All parameters of `table`, for WriteSafetensors.
 std::vector<TensorToWrite> TensorsOf(const ParameterTable& table, const NamedBuffer& buffer,
                                      StoredType type = StoredType::kF32);
+
+// The same with quantized matrices, each followed by the scales of its rows; everything else is
+// F32. `scales` must live as long as the result.
+std::vector<TensorToWrite> Int8TensorsOf(const ParameterTable& table, const NamedBuffer& buffer,
+                                         std::vector<std::vector<float>>& scales);
 
 // Metadata of a file of weights: "format", "model_type", and the text of config.json as "config".
 std::map<std::string, std::string> WeightsMetadata(const ModelConfig& config);
@@ -38,6 +44,13 @@ void CheckSameModel(const SafetensorsFile& file, const ModelConfig& config);
 // misshaped, before anything is changed.
 void ReadWeights(const SafetensorsFile& file, const ParameterTable& table,
                  std::span<const NamedBuffer> buffers);
+
+// Fills a frozen model from `file`, a few rows at a time; what was read need not stay in memory.
+// The same demands as of ReadWeights.
+void ReadFrozenWeights(const SafetensorsFile& file, Model& model);
+
+// Whether matrices in `file` are quantized.
+bool HasInt8(const SafetensorsFile& file, const ParameterTable& table);
 
 // "a; b; c; and 7 more", for messages about many things.
 std::string FirstOf(const std::vector<std::string>& problems);

@@ -3,6 +3,7 @@
 //   X_0..X_i; loss = cross-entropy(LayerNorm(Y_d) wte^T)
 #include "model/forward.h"
 
+#include "base/parallel.h"
 #include "kernels/attention/attention.h"
 #include "kernels/boundary.h"
 #include "kernels/convert.h"
@@ -15,6 +16,17 @@
 
 namespace denseformer {
 namespace {
+
+// X_0. A frozen model has the rows of the embedding as the head reads them.
+void EmbedTokens(const Model& model, std::span<const int32_t> tokens, const Tensor& x) {
+  if (!model.frozen()) return EmbeddingForward(tokens, model.tensors().wte, x);
+  ParallelFor(
+      static_cast<int64_t>(tokens.size()), /*grain=*/8, [&](int64_t begin, int64_t end, int) {
+        for (int64_t n = begin; n < end; ++n) {
+          model.packed_head().ReadRow(tokens[static_cast<size_t>(n)], x.f32() + n * x.cols());
+        }
+      });
+}
 
 // Block i up to the input of its last GEMM: all that its backward pass reads. Its first LayerNorm
 // was computed with Y_{i-1}.
@@ -178,7 +190,7 @@ void ForwardRows(const Model& model, std::span<const int32_t> tokens, const Drop
 void InputForward(const Model& model, std::span<const int32_t> tokens,
                   const DropoutOptions& dropout, Activations& a, const DepthObserver& observer) {
   a.averager().StartForward(a.alphas);
-  EmbeddingForward(tokens, model.tensors().wte, a.x(0));
+  EmbedTokens(model, tokens, a.x(0));
   ApplyDropout(PlaceDropout(dropout, 0, DropoutPlace::kEmbedding), a.x(0));
   DepthForward(model, 0, dropout, a, observer);
 }

@@ -15,6 +15,7 @@
 #include "model/parameters.h"
 #include "model/stage.h"
 #include "tensor/storage.h"
+#include "tensor/weight_format.h"
 
 namespace denseformer {
 
@@ -42,7 +43,24 @@ class Model {
   // fp32. Gradients exist with kTraining only.
   // `stage`: the part of a pipeline (stage.h) whose parameters this object has; null: all of them.
   Model(const ModelConfig& config, DType compute, ModelUse use, const Stage* stage = nullptr);
+  // A frozen model: for forward passes only. It holds its matrices once, as GEMMs read them, and no
+  // fp32 masters; a token's logits have the same bits whatever else is in the batch. Weights are
+  // zero until Fill.
+  Model(const ModelConfig& config, WeightFormat format);
   Model(Model&&) = default;
+
+  // Gives rows [first, first + count) of a parameter: values [count, cols] in fp32. True where the
+  // file holds them quantized and the scale of each row was given as well (scales [count]). Called
+  // from several threads.
+  using RowSource = FunctionRef<bool(const Parameter& parameter, int64_t first, int64_t count,
+                                     float* values, float* scales)>;
+  // Fills a frozen model, a few rows at a time; `done` is called after each parameter.
+  void Fill(RowSource source, FunctionRef<void(const Parameter& parameter)> done);
+  // A frozen model with the weights of this one, which has masters.
+  Model Frozen(WeightFormat format) const;
+  // Bytes of the matrices of a frozen model, and of everything else that it keeps in fp32.
+  static size_t FrozenMatrixBytes(const ParameterTable& table, WeightFormat format);
+  static size_t FrozenVectorBytes(const ParameterTable& table);
 
   const ModelConfig& config() const { return config_; }
   const DepthPattern& pattern() const { return pattern_; }
@@ -51,11 +69,14 @@ class Model {
   const ParameterTable& table() const { return table_; }
   DType compute() const { return compute_; }
   bool trainable() const { return use_ == ModelUse::kTraining; }
+  bool frozen() const { return frozen_; }
+  WeightFormat format() const { return format_; }
 
-  // All parameters, contiguous: table().buffer_size() floats; the padding between tensors is 0.
+  // All parameters, contiguous: table().buffer_size() floats; the padding between tensors is 0. Not
+  // of a frozen model.
   std::span<float> weights() const;
   std::span<float> gradients() const;
-  // The same by name.
+  // The same by name. Matrices of a frozen model are keys for Packed() without elements.
   const ModelTensors& tensors() const { return tensors_; }
   const ModelTensors& gradient_tensors() const { return gradient_tensors_; }
 
@@ -78,14 +99,18 @@ class Model {
   const PackedWeight& Packed(const Tensor& weight, int part = 0) const;
 
  private:
+  void BindBlocks();  // packed_, from tensors_
+
   ModelConfig config_;
   DepthPattern pattern_;
   MixerSpec mixer_;
   Stage stage_;
   ParameterTable table_;
   DType compute_;
+  WeightFormat format_;
+  bool frozen_ = false;
   ModelUse use_;
-  Storage weights_, gradients_;
+  Storage weights_, gradients_;  // frozen: the vectors, then the packed matrices
   ModelTensors tensors_, gradient_tensors_;
   std::vector<PackedWeight> matrices_;  // packed copies of the table's matrices, in its order
   std::vector<PackedBlock> packed_;     // [blocks of the stage], of matrices_

@@ -214,12 +214,16 @@ int ParameterTable::PackedAt(int64_t offset) const {
 }
 
 ModelTensors ParameterTable::Bind(float* buffer) const {
+  return Bind([&](const Parameter& parameter) { return View(parameter, buffer); });
+}
+
+ModelTensors ParameterTable::Bind(Placement place) const {
   ModelTensors tensors;
   size_t next = 0;
   VisitParameters(config_, pattern_, tensors, [&](Tensor& tensor, const Spec& spec) {
     // A stage has some of the rows, in the same order.
     if (next == parameters_.size() || parameters_[next].name != spec.name) return;
-    tensor = View(parameters_[next++], buffer);
+    tensor = place(parameters_[next++]);
   });
   DF_CHECK(next == parameters_.size());
   return tensors;

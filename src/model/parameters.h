@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "denseformer/config.h"
 #include "denseformer/depth_pattern.h"
 #include "tensor/tensor.h"
@@ -116,6 +117,9 @@ class ParameterTable {
 
   // Views into a buffer of buffer_size() floats.
   ModelTensors Bind(float* buffer) const;
+  // The same with views that `place` makes.
+  using Placement = FunctionRef<Tensor(const Parameter& parameter)>;
+  ModelTensors Bind(Placement place) const;
   // The view of one parameter.
   static Tensor View(const Parameter& parameter, float* buffer) {
     return Tensor(buffer + parameter.offset, parameter.shape);

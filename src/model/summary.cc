@@ -12,9 +12,9 @@ namespace {
 
 constexpr int64_t kProgramBytes = int64_t{40} << 20;
 
-// Packed copies of the matrices (model.h), and for training the scratch memory in which the largest
-// of them is transposed.
-int64_t CopyBytes(const ParameterTable& table, DType compute, bool training) {
+// Packed copies of the matrices (model.h), and the scratch memory in which the largest of them is
+// transposed.
+int64_t CopyBytes(const ParameterTable& table, DType compute) {
   int64_t bytes = 0, transposed = 0;
   for (const Parameter& parameter : table.all()) {
     for (const int64_t out : parameter.packed_rows) {
@@ -24,19 +24,19 @@ int64_t CopyBytes(const ParameterTable& table, DType compute, bool training) {
                             static_cast<int64_t>(PackedWeight::TransposedBytes(out, in, compute)));
     }
   }
-  return training ? bytes + transposed : bytes;
+  return bytes + transposed;
 }
 
 MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
-                     ModelUse use, bool recompute, const Stage& stage) {
+                     bool recompute, const Stage& stage) {
   config.Validate();
   const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer), stage);
   MemoryUse memory;
   memory.program = kProgramBytes;
   memory.weights = table.buffer_size() * static_cast<int64_t>(sizeof(float));
-  memory.copies = CopyBytes(table, compute, use == ModelUse::kTraining);
-  memory.activations = static_cast<int64_t>(
-      Activations::Bytes(config, compute, sequences, length, use, recompute, &stage));
+  memory.copies = CopyBytes(table, compute);
+  memory.activations = static_cast<int64_t>(Activations::Bytes(
+      config, compute, sequences, length, ModelUse::kTraining, recompute, &stage));
   return memory;
 }
 
@@ -68,8 +68,8 @@ int64_t RecomputeFlopsPerToken(const ModelConfig& config, int64_t length) {
 
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
                          int64_t length, bool recompute, int ranks) {
-  MemoryUse memory = PassMemory(config, compute, sequences, length, ModelUse::kTraining, recompute,
-                                WholeStage(config.n_layer));
+  MemoryUse memory =
+      PassMemory(config, compute, sequences, length, recompute, WholeStage(config.n_layer));
   memory.gradients = memory.weights;
   memory.moments = 2 * memory.weights / ranks;
   return memory;
@@ -77,18 +77,24 @@ MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t seque
 
 MemoryUse StageMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
                       bool recompute, const StageUse& use) {
-  MemoryUse memory =
-      PassMemory(config, compute, sequences, length, ModelUse::kTraining, recompute, *use.stage);
+  MemoryUse memory = PassMemory(config, compute, sequences, length, recompute, *use.stage);
   memory.gradients = memory.weights;
   memory.moments = 2 * memory.weights / use.copies;
   memory.activations *= use.micro_batches;
   return memory;
 }
 
-MemoryUse InferenceMemory(const ModelConfig& config, DType compute, int64_t sequences,
+MemoryUse InferenceMemory(const ModelConfig& config, WeightFormat format, int64_t sequences,
                           int64_t length) {
-  return PassMemory(config, compute, sequences, length, ModelUse::kInference, /*recompute=*/false,
-                    WholeStage(config.n_layer));
+  config.Validate();
+  const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer));
+  MemoryUse memory;
+  memory.program = kProgramBytes;
+  memory.weights = static_cast<int64_t>(Model::FrozenVectorBytes(table));
+  memory.copies = static_cast<int64_t>(Model::FrozenMatrixBytes(table, format));
+  memory.activations = static_cast<int64_t>(
+      Activations::Bytes(config, ComputeOf(format), sequences, length, ModelUse::kInference));
+  return memory;
 }
 
 RecomputeEffect EffectOfRecompute(const ModelConfig& config, DType compute, int64_t sequences,

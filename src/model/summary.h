@@ -8,6 +8,7 @@
 #include "denseformer/config.h"
 #include "model/stage.h"
 #include "tensor/dtype.h"
+#include "tensor/weight_format.h"
 
 namespace denseformer {
 
@@ -33,7 +34,7 @@ int64_t RecomputeFlopsPerToken(const ModelConfig& config, int64_t length);
 // Memory in bytes of a process that runs passes over `sequences` x `length` tokens.
 struct MemoryUse {
   int64_t program = 0;      // code, libraries and compiled matrix products, measured once
-  int64_t weights = 0;      // fp32 master weights
+  int64_t weights = 0;      // fp32 master weights; for inference those that are no matrices
   int64_t copies = 0;       // of weights, as matrix products read them
   int64_t gradients = 0;    // training only
   int64_t moments = 0;      // of AdamW, training only
@@ -51,7 +52,8 @@ struct StageUse {
 };
 MemoryUse StageMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
                       bool recompute, const StageUse& use);
-MemoryUse InferenceMemory(const ModelConfig& config, DType compute, int64_t sequences,
+// Of a frozen model (model.h).
+MemoryUse InferenceMemory(const ModelConfig& config, WeightFormat format, int64_t sequences,
                           int64_t length);
 
 // What recomputation costs and saves in a training step of one pass.

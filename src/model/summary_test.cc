@@ -41,8 +41,12 @@ TEST(SummaryTest, PartsOfTheMemory) {
   EXPECT_EQ(training.moments, 2 * weights);
   EXPECT_EQ(training.copies, 0);
   EXPECT_GT(TrainingMemory(config, DType::kBF16, 3, 100).copies, 0);
-  const MemoryUse inference = InferenceMemory(config, DType::kF32, 3, 100);
+  const MemoryUse inference = InferenceMemory(config, WeightFormat::kF32, 3, 100);
   EXPECT_EQ(inference.gradients + inference.moments, 0);
+  // Held once; and no more than padding beyond the elements.
+  EXPECT_LT(inference.weights + inference.copies, weights + weights / 100);
+  EXPECT_LT(InferenceMemory(config, WeightFormat::kBF16, 3, 100).copies, weights * 51 / 100);
+  EXPECT_LT(InferenceMemory(config, WeightFormat::kInt8, 3, 100).copies, weights * 27 / 100);
   EXPECT_LT(inference.activations, training.activations);
 }
 

@@ -109,7 +109,7 @@ void RequireBenchMemory(const ModelBenchOptions& options, ModelUse use) {
       const ModelConfig config = WithPattern(options.config, shape.blocks, pattern);
       const auto memory = [&](bool recompute) {
         return use == ModelUse::kInference
-                   ? InferenceMemory(config, options.compute, shape.batch, options.length)
+                   ? InferenceMemory(config, FormatOf(options.compute), shape.batch, options.length)
                    : TrainingMemory(config, options.compute, shape.batch, options.length,
                                     recompute);
       };

@@ -2,8 +2,7 @@
 // and one row of the table in backends.cc. gemm.cc checks the arguments and calls the row; nothing
 // else depends on which one it is.
 //
-// Another format of weights (quantized, say) or kernels for the few rows of decoding are a
-// GemmWeight of their own: the row's `pack` chooses the class, Forward sees the number of rows.
+// Models that only run forward hold their weights in another form: frozen.h.
 #ifndef DENSEFORMER_KERNELS_GEMM_BACKEND_H_
 #define DENSEFORMER_KERNELS_GEMM_BACKEND_H_
 
@@ -47,6 +46,8 @@ class GemmWeight {
   virtual void BackwardInput(const Tensor& dy, const Tensor& dx) const = 0;
 };
 
+struct FrozenGemm;  // frozen.h
+
 struct GemmBackend {
   const char* name;          // the value of DENSEFORMER_GEMM
   const char* requirements;  // for messages: "amx needs ..."
@@ -63,6 +64,8 @@ struct GemmBackend {
   // LinearBackwardWeight, with at least one row.
   void (*backward_weight)(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool add,
                           double* squares);
+  // Its weights for inference alone; null: those that every CPU can run.
+  const FrozenGemm* frozen = nullptr;
 };
 
 // The backend in use: what DENSEFORMER_GEMM names (an error where it is not available), else the

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/gemm/backend.h"
+#include "kernels/gemm/frozen.h"
 #include "kernels/gemm/gemm.h"
 
 // In order of preference; gemm_<name>.cc defines the row k<Name>Gemm.
@@ -86,6 +87,15 @@ const GemmBackend& GemmBackendFor(DType compute) {
     if (backend->available(compute, cpu)) return *backend;
   }
   DF_CHECK_MSG(false, "no GEMM backend for {}", DTypeName(compute));
+}
+
+const FrozenGemm& FrozenGemmFor(WeightFormat format) {
+  const FrozenGemm* own = GemmBackendFor(ComputeOf(format)).frozen;
+  return own != nullptr && own->supports(format) ? *own : kPanelGemm;
+}
+
+std::string FrozenGemmDescription(WeightFormat format) {
+  return FrozenGemmFor(format).description(format);
 }
 
 std::string GemmDescription() {

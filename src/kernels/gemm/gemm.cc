@@ -7,6 +7,7 @@
 #include "kernels/adamw.h"
 #include "kernels/gelu.h"
 #include "kernels/gemm/backend.h"
+#include "kernels/gemm/frozen.h"
 #include "kernels/rotary.h"
 
 namespace denseformer {
@@ -40,6 +41,11 @@ PackedWeight::PackedWeight(const Tensor& master, DType compute, const GemmBacken
   weight_ = backend.pack(master, compute);
 }
 
+PackedWeight::PackedWeight(int64_t out, int64_t in, WeightFormat format, std::byte* memory)
+    : master_(nullptr, DType::kF32, {out, in}),
+      compute_(ComputeOf(format)),
+      weight_(FrozenGemmFor(format).make(out, in, format, memory)) {}
+
 PackedWeight::~PackedWeight() = default;
 PackedWeight::PackedWeight(PackedWeight&&) noexcept = default;
 PackedWeight& PackedWeight::operator=(PackedWeight&&) noexcept = default;
@@ -51,6 +57,24 @@ size_t PackedWeight::CopyBytes(int64_t out, int64_t in, DType compute) {
 size_t PackedWeight::TransposedBytes(int64_t out, int64_t in, DType compute) {
   return GemmBackendFor(compute).transposed_bytes(out, in, compute);
 }
+
+size_t PackedWeight::FrozenBytes(int64_t out, int64_t in, WeightFormat format) {
+  return FrozenGemmFor(format).bytes(out, in, format);
+}
+
+FrozenWeight& PackedWeight::frozen() const {
+  FrozenWeight* const weight = dynamic_cast<FrozenWeight*>(weight_.get());
+  DF_CHECK(weight != nullptr);
+  return *weight;
+}
+
+void PackedWeight::PackRows(int64_t first, int64_t count, const float* rows, const float* scales) {
+  frozen().Pack(first, count, rows, scales);
+}
+
+void PackedWeight::ReadRow(int64_t row, float* to) const { frozen().ReadRow(row, to); }
+
+void PackedWeight::SetNext(const PackedWeight& next) { frozen().set_next(&next.frozen()); }
 
 void PackedWeight::Refresh() {
   weight_->Change([](int64_t, int64_t) {});

@@ -12,11 +12,13 @@
 
 #include "base/function_ref.h"
 #include "tensor/tensor.h"
+#include "tensor/weight_format.h"
 
 namespace denseformer {
 
 struct GemmBackend;
 class GemmWeight;
+class FrozenWeight;
 
 // A weight matrix prepared for GEMMs: where the backend needs it, a copy in the layout that its
 // kernels read for x W^T (for dy W it is transposed on the fly), else a view of the master.
@@ -26,6 +28,9 @@ class PackedWeight {
   // the first GEMM. The second form names the backend.
   PackedWeight(const Tensor& master, DType compute);
   PackedWeight(const Tensor& master, DType compute, const GemmBackend& backend);
+  // A frozen W [out, in] without a master (frozen.h), in FrozenBytes() of zeroed memory that
+  // outlives this object; PackRows() fills it. There is no backward pass.
+  PackedWeight(int64_t out, int64_t in, WeightFormat format, std::byte* memory);
   ~PackedWeight();
   PackedWeight(PackedWeight&&) noexcept;
   PackedWeight& operator=(PackedWeight&&) noexcept;
@@ -35,6 +40,13 @@ class PackedWeight {
   // The same for a change by rows: calls change(first, last), from several threads, until all rows
   // of the master have been changed once; the copy is made while the rows are still in cache.
   void Change(FunctionRef<void(int64_t first, int64_t last)> change);
+
+  // Of a frozen weight: FrozenWeight has the contracts.
+  static size_t FrozenBytes(int64_t out, int64_t in, WeightFormat format);
+  void PackRows(int64_t first, int64_t count, const float* rows, const float* scales = nullptr);
+  void ReadRow(int64_t row, float* to) const;
+  // Forward passes of few rows fetch the beginning of `next` when they are done.
+  void SetNext(const PackedWeight& next);
 
   int64_t out() const { return master_.shape()[0]; }
   int64_t in() const { return master_.shape()[1]; }
@@ -47,7 +59,9 @@ class PackedWeight {
   const GemmWeight& backend_weight() const { return *weight_; }
 
  private:
-  Tensor master_;
+  FrozenWeight& frozen() const;
+
+  Tensor master_;  // of a frozen weight the shape alone
   DType compute_;
   std::unique_ptr<GemmWeight> weight_;
 };
@@ -81,6 +95,8 @@ void LinearBackwardBias(const Tensor& dy, const Tensor& dbias);
 
 // The backends in use: "oneDNN 2.6.3, avx2".
 std::string GemmDescription();
+// What multiplies frozen weights of a format: "own kernels, AVX3 with BF16".
+std::string FrozenGemmDescription(WeightFormat format);
 
 }  // namespace denseformer
 

@@ -16,6 +16,7 @@
 #include "kernels/amx-inl.h"
 #include "kernels/amx.h"
 #include "kernels/gemm/backend.h"
+#include "kernels/gemm/frozen.h"
 #include "kernels/stream.h"
 #include "tensor/storage.h"
 
@@ -330,6 +331,18 @@ size_t PackedBytes(int64_t out, int64_t in, DType) {
   return static_cast<size_t>(PackedSize(out, in)) * sizeof(bf16);
 }
 
+// y = x W^T of W [out, in], packed.
+void MultiplyWeight(const Tensor& x, const bf16* packed, int64_t out, const GemmEpilogue& epilogue,
+                    const Tensor& y) {
+  if (epilogue.rotary_table.empty() || epilogue.rotary_table.cols() % kBlock == 0) {
+    Multiply(x, packed, MakeTarget(epilogue, y, out));
+    return;
+  }
+  // A register block would hold parts of two heads.
+  Multiply(x, packed, MakeTarget({.bias = epilogue.bias}, y, out));
+  RunEpiloguePasses(epilogue, y);
+}
+
 class AmxWeight : public GemmWeight {
  public:
   explicit AmxWeight(const Tensor& master)
@@ -346,13 +359,7 @@ class AmxWeight : public GemmWeight {
   }
 
   void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
-    if (epilogue.rotary_table.empty() || epilogue.rotary_table.cols() % kBlock == 0) {
-      Multiply(x, packed(), MakeTarget(epilogue, y, master_.rows()));
-      return;
-    }
-    // A register block would hold parts of two heads.
-    Multiply(x, packed(), MakeTarget({.bias = epilogue.bias}, y, master_.rows()));
-    RunEpiloguePasses(epilogue, y);
+    MultiplyWeight(x, packed(), master_.rows(), epilogue, y);
   }
 
   void BackwardInput(const Tensor& dy, const Tensor& dx) const override {
@@ -364,6 +371,49 @@ class AmxWeight : public GemmWeight {
 
   Tensor master_;
   Storage packed_;  // the right operand of x W^T
+};
+
+// Every result is the sum over the tiles of k in one order, whatever the number of rows.
+class AmxFrozenWeight : public FrozenWeight {
+ public:
+  AmxFrozenWeight(int64_t out, int64_t in, std::byte* memory)
+      : out_(out), in_(in), packed_(reinterpret_cast<bf16*>(memory)) {}
+
+  void Pack(int64_t first, int64_t count, const float* rows, const float*) override {
+    static_assert(kFrozenRows == kBlock);
+    DF_CHECK(first % kBlock == 0 && first + count <= out_);
+    for (int64_t r = 0; r < count; r += kBlock) {
+      const Tensor band(const_cast<float*>(rows) + r * in_, {std::min(kBlock, count - r), in_});
+      PackBand(band, 0, packed_ + (first + r) / kTileRows * DivUp(in_, kTileK) * kTile);
+    }
+  }
+
+  // Tile [pairs of k][16 rows of W][2].
+  void ReadRow(int64_t row, float* to) const override {
+    const bf16* const panel = packed_ + row / kTileRows * DivUp(in_, kTileK) * kTile;
+    for (int64_t k = 0; k < in_; ++k) {
+      to[k] = static_cast<float>(panel[(k / 2 * kTileRows + row % kTileRows) * 2 + k % 2]);
+    }
+  }
+
+  void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
+    MultiplyWeight(x, packed_, out_, epilogue, y);
+  }
+
+ private:
+  int64_t out_, in_;
+  bf16* packed_;
+};
+
+constexpr FrozenGemm kAmxFrozenGemm = {
+    .supports = [](WeightFormat format) { return format == WeightFormat::kBF16; },
+    .description = [](WeightFormat) { return std::string("own kernels on AMX"); },
+    .bytes = [](int64_t out, int64_t in,
+                WeightFormat) { return PackedBytes(out, in, DType::kBF16); },
+    .make = [](int64_t out, int64_t in, WeightFormat,
+               std::byte* memory) -> std::unique_ptr<FrozenWeight> {
+      return std::make_unique<AmxFrozenWeight>(out, in, memory);
+    },
 };
 
 }  // namespace
@@ -383,6 +433,7 @@ constinit extern const GemmBackend kAmxGemm = {
       return std::make_unique<AmxWeight>(master);
     },
     .backward_weight = MultiplyTransposed,
+    .frozen = &kAmxFrozenGemm,
 };
 
 }  // namespace denseformer

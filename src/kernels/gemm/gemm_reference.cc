@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "kernels/adamw.h"
 #include "kernels/gemm/backend.h"
+#include "kernels/gemm/frozen.h"
 #include "tensor/scratch.h"
 #include "tensor/storage.h"
 
@@ -42,6 +43,27 @@ void AddRow(float factor, const T* row, int64_t columns, double* sums) {
   for (int64_t i = 0; i < columns; ++i) sums[i] += double{factor} * double{Load(row + i)};
 }
 
+// y = x W^T with the epilogue, W [out, in] of x's dtype.
+template <class T>
+void MultiplyWeight(const Tensor& x, const T* weights, int64_t out, const GemmEpilogue& epilogue,
+                    const Tensor& y) {
+  const Tensor& to = y.empty() ? epilogue.gelu : y;
+  const float* const bias = epilogue.bias.empty() ? nullptr : epilogue.bias.f32();
+  const int64_t terms = x.cols();
+  // Every result is shared out, because one row is the usual case of decoding.
+  ParallelFor(x.rows() * out, 16, [&](int64_t begin, int64_t end, int) {
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t n = at / out, o = at % out;
+      const T *a = x.As<const T>() + n * terms, *b = weights + o * terms;
+      double sum = 0;
+      for (int64_t i = 0; i < terms; ++i) sum += double{Load(a + i)} * double{Load(b + i)};
+      if (bias != nullptr) sum += double{bias[o]};
+      Store(sum, to, at);
+    }
+  });
+  RunEpiloguePasses(epilogue, y);
+}
+
 // T is the compute dtype.
 template <class T>
 class ReferenceWeight : public GemmWeight {
@@ -62,21 +84,7 @@ class ReferenceWeight : public GemmWeight {
   }
 
   void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
-    const Tensor& to = y.empty() ? epilogue.gelu : y;
-    const float* const bias = epilogue.bias.empty() ? nullptr : epilogue.bias.f32();
-    // Every result is shared out, because one row is the usual case of decoding.
-    const int64_t columns = out(), terms = in();
-    ParallelFor(x.rows() * columns, 16, [&](int64_t begin, int64_t end, int) {
-      for (int64_t at = begin; at < end; ++at) {
-        const int64_t n = at / columns, o = at % columns;
-        const T *a = x.As<const T>() + n * terms, *b = weights() + o * terms;
-        double sum = 0;
-        for (int64_t i = 0; i < terms; ++i) sum += double{Load(a + i)} * double{Load(b + i)};
-        if (bias != nullptr) sum += double{bias[o]};
-        Store(sum, to, at);
-      }
-    });
-    RunEpiloguePasses(epilogue, y);
+    MultiplyWeight(x, weights(), out(), epilogue, y);
   }
 
   void BackwardInput(const Tensor& dy, const Tensor& dx) const override {
@@ -100,6 +108,46 @@ class ReferenceWeight : public GemmWeight {
 
   Tensor master_;
   Storage copy_;  // the master rounded to T; nothing for fp32
+};
+
+// Rows of W one after the other.
+template <class T>
+class ReferenceFrozenWeight : public FrozenWeight {
+ public:
+  ReferenceFrozenWeight(int64_t out, int64_t in, std::byte* memory)
+      : out_(out), in_(in), weights_(reinterpret_cast<T*>(memory)) {}
+
+  void Pack(int64_t first, int64_t count, const float* rows, const float*) override {
+    std::transform(rows, rows + count * in_, weights_ + first * in_,
+                   [](float value) { return T(value); });
+  }
+  void ReadRow(int64_t row, float* to) const override {
+    for (int64_t i = 0; i < in_; ++i) to[i] = Load(weights_ + row * in_ + i);
+  }
+  void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
+    MultiplyWeight(x, weights_, out_, epilogue, y);
+  }
+
+ private:
+  int64_t out_, in_;
+  T* weights_;
+};
+
+constexpr FrozenGemm kReferenceFrozenGemm = {
+    .supports = [](WeightFormat format) { return format != WeightFormat::kInt8; },
+    .description = [](WeightFormat) { return std::string("plain reference loops"); },
+    .bytes =
+        [](int64_t out, int64_t in, WeightFormat format) {
+          const size_t bytes = static_cast<size_t>(out * in) * SizeOf(ComputeOf(format));
+          return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+        },
+    .make = [](int64_t out, int64_t in, WeightFormat format,
+               std::byte* memory) -> std::unique_ptr<FrozenWeight> {
+      if (format == WeightFormat::kF32) {
+        return std::make_unique<ReferenceFrozenWeight<float>>(out, in, memory);
+      }
+      return std::make_unique<ReferenceFrozenWeight<bf16>>(out, in, memory);
+    },
 };
 
 template <class T>
@@ -140,6 +188,7 @@ constinit extern const GemmBackend kReferenceGemm = {
             *squares = SumOfSquares({dweight.f32(), static_cast<size_t>(dweight.count())});
           }
         },
+    .frozen = &kReferenceFrozenGemm,
 };
 
 }  // namespace denseformer

@@ -1,0 +1,389 @@
+// Frozen weights on every CPU: fp32, bf16 and int8 in one layout for one row and for many
+// (gemm_panels.h). The loops of panel_kernels-inl.h are the same for any number of rows, so that
+// results do not depend on it.
+#include "kernels/gemm/gemm_panels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/parallel.h"
+#include "kernels/gelu.h"
+#include "kernels/gemm/frozen.h"
+#include "kernels/simd.h"
+#include "tensor/storage.h"
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm/gemm_panels.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// clang-format on
+#include "kernels/gemm/panel_kernels-inl.h"
+#include "kernels/vector_loop-inl.h"
+
+#ifndef DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_ONCE_
+#define DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_ONCE_
+namespace denseformer {
+namespace {
+// int8 dot products: part of every CPU with AVX-512 BF16, and of the same level of features.
+bool HasVnni() { return simd_internal::has_avx512_bf16; }
+}  // namespace
+}  // namespace denseformer
+#endif  // DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace denseformer {
+namespace HWY_NAMESPACE {
+namespace {
+
+int64_t MostBlockRows() { return static_cast<int64_t>(kMostPanelRows); }
+
+void RunPanelBlock(WeightFormat format, const PanelBlock& b) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return RunBlock<F32Step, FloatForm>(b);
+    case WeightFormat::kBF16:
+#if HWY_TARGET <= HWY_AVX3
+      if (simd_internal::has_avx512_bf16) return RunBlock<Bf16DotStep, FloatForm>(b);
+#endif
+      return RunBlock<Bf16Step, FloatForm>(b);
+    case WeightFormat::kInt8:
+#if HWY_TARGET <= HWY_AVX3
+      if (HasVnni()) return RunBlock<Int8DotStep, Int8Form>(b);
+#elif HWY_TARGET == HWY_AVX2
+      return RunBlock<Int8PairStep, Int8Form>(b);
+#endif
+      return RunBlock<Int8Step, Int8Form>(b);
+  }
+}
+
+// sums [rows, 32] = sums * scales + bias; scales and bias [32] or null.
+void ScaleAndAdd(const float* scales, const float* bias, int64_t rows, float* sums) {
+  const PanelTag d;
+  for (size_t v = 0; v < kPanelRows; v += kPanelLanes) {
+    const auto scale = scales == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, scales + v);
+    const auto add = bias == nullptr ? hn::Zero(d) : hn::LoadU(d, bias + v);
+    for (int64_t r = 0; r < rows; ++r) {
+      float* const at = sums + static_cast<size_t>(r) * kPanelRows + v;
+      auto sum = hn::Load(d, at);
+      if (scales != nullptr) sum = hn::Mul(sum, scale);
+      if (bias != nullptr) sum = hn::Add(sum, add);
+      hn::Store(sum, d, at);
+    }
+  }
+}
+
+// Whole blocks of 32.
+void RoundBlock(const float* from, int64_t n, bf16* to) {
+  const PanelTag d;
+  for (int64_t i = 0; i < n; i += static_cast<int64_t>(kPanelLanes)) {
+    StoreF32(d, hn::Load(d, from + i), to + i);
+  }
+}
+
+// A row of x as int8 in groups; what is not finite makes the scale of its group not finite.
+void QuantizeInput(const bf16* x, int64_t terms, int8_t* q, Int8Group* groups) {
+  const PanelTag d;
+  const PanelTagI32 di;
+  constexpr int64_t kTerms = kInt8GroupWords * 4, kLanes = kPanelLanes;
+  HWY_ALIGN float values[kTerms];
+  for (int64_t begin = 0; begin < terms; begin += kTerms, q += kTerms, ++groups) {
+    const int64_t n = std::min(kTerms, terms - begin);
+    if (n < kTerms) std::fill(values, values + kTerms, 0.0f);
+    ForEachVector(d, n, [&](int64_t i, auto lanes) HWY_ATTR {
+      hn::Store(LoadLanes(d, x + begin + i, lanes), d, values + i);
+    });
+    auto most = hn::Zero(d), finite = hn::Zero(d);
+    for (int64_t i = 0; i < kTerms; i += kLanes) {
+      const auto v = hn::Load(d, values + i);
+      most = hn::Max(most, hn::Abs(v));
+      finite = hn::MulAdd(v, hn::Zero(d), finite);  // not a number where v is not finite
+    }
+    const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
+    const float odd = hn::GetLane(hn::SumOfLanes(d, finite));
+    groups->scale = largest / 127 + odd;
+    const auto inverse = hn::Set(
+        d, largest > 0 && groups->scale > 0 && std::isfinite(127 / largest) ? 127 / largest : 0.0f);
+    auto sum = hn::Zero(di);
+    HWY_ALIGN int32_t rounded[kTerms];
+    for (int64_t i = 0; i < kTerms; i += kLanes) {
+      const auto r = hn::NearestInt(hn::Mul(hn::Load(d, values + i), inverse));
+      sum = hn::Add(sum, r);
+      hn::Store(r, di, rounded + i);
+    }
+    for (int64_t i = 0; i < (n + 3) / 4 * 4; ++i) q[i] = static_cast<int8_t>(rounded[i]);
+    groups->offset = -128 * hn::GetLane(hn::SumOfLanes(di, sum));
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace denseformer
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace denseformer {
+namespace {
+
+HWY_EXPORT(MostBlockRows);
+HWY_EXPORT(RunPanelBlock);
+HWY_EXPORT(ScaleAndAdd);
+HWY_EXPORT(RoundBlock);
+HWY_EXPORT(QuantizeInput);
+
+constexpr int64_t kRows = static_cast<int64_t>(kPanelRows);
+constexpr int64_t kMostRows = 12;  // of a block, on any target
+static_assert(kRows == kFrozenRows);
+// Rows of x that stay in L2 while panels pass by.
+constexpr int64_t kChunkBytes = int64_t{384} << 10;
+// Of the next matrix, what a thread asks for when it is done with this one.
+constexpr int64_t kNextBytes = int64_t{32} << 10;
+// Weights that are worth a thread of their own.
+constexpr int64_t kGrainBytes = int64_t{16} << 10;
+
+int64_t DivUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Memory of the calling thread that only grows.
+std::byte* Grown(Storage& storage, size_t bytes) {
+  if (storage.bytes() < bytes) storage = Storage(bytes);
+  return static_cast<std::byte*>(storage.data());
+}
+
+// Rows of x as the kernels read them.
+struct Input {
+  const std::byte* data;
+  int64_t stride;           // bytes
+  const Int8Group* groups;  // int8
+  int64_t groups_stride;
+};
+
+class PanelWeight : public FrozenWeight {
+ public:
+  PanelWeight(int64_t out, int64_t in, WeightFormat format, std::byte* memory)
+      : out_(out), in_(in), format_(format), memory_(memory) {}
+
+  static size_t Bytes(int64_t out, int64_t in, WeightFormat format) {
+    const int64_t panels = DivUp(out, kRows);
+    const int64_t scales = format == WeightFormat::kInt8 ? panels * kRows * 4 : 0;
+    return static_cast<size_t>(panels * kRows * 4 * WordsOf(in, format) + scales);
+  }
+
+  void Pack(int64_t first, int64_t count, const float* rows, const float* scales) override {
+    DF_CHECK(first % kRows == 0 && first + count <= out_);
+    std::vector<int8_t> quantized;
+    if (format_ == WeightFormat::kInt8) quantized.resize(static_cast<size_t>(in_));
+    for (int64_t r = 0; r < count; ++r) {
+      const float* const row = rows + r * in_;
+      if (format_ == WeightFormat::kInt8) {
+        this->scales()[first + r] =
+            QuantizeRow(row, in_, scales == nullptr ? nullptr : scales + r, quantized.data());
+      }
+      for (int64_t k = 0; k < in_; ++k) {
+        std::byte* const to = At(first + r, k);
+        switch (format_) {
+          case WeightFormat::kF32:
+            std::memcpy(to, row + k, sizeof(float));
+            break;
+          case WeightFormat::kBF16: {
+            const bf16 value(row[k]);
+            std::memcpy(to, &value, sizeof(value));
+            break;
+          }
+          case WeightFormat::kInt8:
+            *to = static_cast<std::byte>(quantized[static_cast<size_t>(k)] + 128);
+            break;
+        }
+      }
+    }
+  }
+
+  void ReadRow(int64_t row, float* to) const override {
+    for (int64_t k = 0; k < in_; ++k) {
+      const std::byte* const from = At(row, k);
+      switch (format_) {
+        case WeightFormat::kF32:
+          std::memcpy(to + k, from, sizeof(float));
+          break;
+        case WeightFormat::kBF16: {
+          bf16 value;
+          std::memcpy(&value, from, sizeof(value));
+          to[k] = static_cast<float>(value);
+          break;
+        }
+        case WeightFormat::kInt8:
+          to[k] = static_cast<float>(static_cast<int>(*from) - 128) * scales()[row];
+          break;
+      }
+    }
+  }
+
+  void Prefetch(int64_t part, int64_t parts) const override {
+    const int64_t begin = panels() * part / parts * panel_bytes();
+    const int64_t end = std::min(begin + kNextBytes, panels() * panel_bytes());
+    for (int64_t at = begin; at < end; at += 64) __builtin_prefetch(memory_ + at, 0, 2);
+  }
+
+  void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
+    const Input input = Prepare(x);
+    const int64_t rows = x.rows();
+    const int64_t chunk =
+        DivUp(rows, DivUp(rows, std::max(4 * kMostRows, kChunkBytes / input.stride)));
+    const int64_t chunks = DivUp(rows, chunk), count = panels();
+    const int64_t grain = std::max<int64_t>(1, kGrainBytes / (panel_bytes() * rows));
+    const int64_t parts =
+        std::min<int64_t>(NumThreads(), std::max<int64_t>(1, chunks * count / grain));
+    ParallelFor(chunks * count, grain, [&](int64_t begin, int64_t end, int part) {
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t first = item / count * chunk;
+        Panel(input, first, std::min(chunk, rows - first), item % count, epilogue, y);
+      }
+      if (next() != nullptr && rows <= kMostRows) next()->Prefetch(part, parts);
+    });
+    if (!epilogue.rotary_table.empty()) {
+      RunEpiloguePasses(
+          {.rotary_table = epilogue.rotary_table, .rotary_heads = epilogue.rotary_heads}, y);
+    }
+  }
+
+ private:
+  int64_t words() const { return WordsOf(in_, format_); }
+  int64_t panels() const { return DivUp(out_, kRows); }
+  int64_t panel_bytes() const { return words() * kRows * 4; }
+  float* scales() const { return reinterpret_cast<float*>(memory_ + panels() * panel_bytes()); }
+
+  // Element (row, k).
+  std::byte* At(int64_t row, int64_t k) const {
+    const int64_t terms = TermsPerWord(format_), word = k / terms;
+    return memory_ + row / kRows * panel_bytes() + (word * kRows + row % kRows) * 4 +
+           k % terms * (4 / terms);
+  }
+
+  Input Prepare(const Tensor& x) const {
+    const int64_t stride = words() * 4;
+    if (format_ == WeightFormat::kF32 || (format_ == WeightFormat::kBF16 && in_ % 2 == 0)) {
+      return {static_cast<const std::byte*>(x.raw()), stride, nullptr, 0};
+    }
+    thread_local Storage padded, group_storage;
+    const int64_t rows = x.rows(), groups = Int8Groups(words());
+    std::byte* const data = Grown(padded, static_cast<size_t>(rows * stride));
+    Int8Group* const all = reinterpret_cast<Int8Group*>(
+        Grown(group_storage, static_cast<size_t>(rows * groups) * sizeof(Int8Group)));
+    ParallelFor(rows, std::max<int64_t>(1, (1 << 15) / in_), [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) {
+        const bf16* const from = x.As<const bf16>() + r * in_;
+        if (format_ == WeightFormat::kInt8) {
+          DF_DYNAMIC_DISPATCH(QuantizeInput)
+          (from, in_, reinterpret_cast<int8_t*>(data + r * stride), all + r * groups);
+        } else {
+          std::memcpy(data + r * stride, from, static_cast<size_t>(in_) * sizeof(bf16));
+          std::memset(data + r * stride + in_ * 2, 0, 2);
+        }
+      }
+    });
+    return {data, stride, all, groups};
+  }
+
+  // Rows [first, first + rows) of the result, columns of one panel, in blocks of about equal size.
+  void Panel(const Input& input, int64_t first, int64_t rows, int64_t panel,
+             const GemmEpilogue& epilogue, const Tensor& y) const {
+    alignas(64) float sums[kMostRows * kRows];
+    const int64_t blocks = DivUp(rows, DF_DYNAMIC_DISPATCH(MostBlockRows)());
+    for (int64_t b = 0; b < blocks; ++b) {
+      const int64_t row = first + rows * b / blocks, end = first + rows * (b + 1) / blocks;
+      DF_DYNAMIC_DISPATCH(RunPanelBlock)
+      (format_, {.x = input.data + row * input.stride,
+                 .x_stride = input.stride,
+                 .panel = memory_ + panel * panel_bytes(),
+                 .words = words(),
+                 .rows = end - row,
+                 .groups = input.groups + row * input.groups_stride,
+                 .groups_stride = input.groups_stride,
+                 .sums = sums});
+      Finish(sums, row, end - row, panel * kRows, epilogue, y);
+    }
+  }
+
+  // From sums to results: scale, bias, rounding, GELU of what was rounded.
+  void Finish(float* sums, int64_t row, int64_t rows, int64_t column, const GemmEpilogue& epilogue,
+              const Tensor& y) const {
+    const int64_t columns = std::min(kRows, out_ - column);
+    alignas(64) float bias[kRows] = {};
+    if (!epilogue.bias.empty()) std::copy_n(epilogue.bias.f32() + column, columns, bias);
+    if (format_ == WeightFormat::kInt8 || !epilogue.bias.empty()) {
+      DF_DYNAMIC_DISPATCH(ScaleAndAdd)
+      (format_ == WeightFormat::kInt8 ? scales() + column : nullptr,
+       epilogue.bias.empty() ? nullptr : bias, rows, sums);
+    }
+    const Tensor& to = y.empty() ? epilogue.gelu : y;
+    alignas(64) bf16 rounded[kMostRows * kRows];
+    Tensor block(sums, {rows, kRows});
+    if (to.dtype() == DType::kBF16) {
+      DF_DYNAMIC_DISPATCH(RoundBlock)(sums, rows * kRows, rounded);
+      block = Tensor(rounded, {rows, kRows});
+    }
+    if (!y.empty()) CopyBlock(block, row, column, columns, y);
+    if (epilogue.gelu.empty()) return;
+    GeluForward(block, block);
+    CopyBlock(block, row, column, columns, epilogue.gelu);
+  }
+
+  void CopyBlock(const Tensor& block, int64_t row, int64_t column, int64_t columns,
+                 const Tensor& to) const {
+    const size_t size = SizeOf(to.dtype());
+    for (int64_t r = 0; r < block.rows(); ++r) {
+      std::memcpy(
+          static_cast<char*>(to.raw()) + static_cast<size_t>((row + r) * out_ + column) * size,
+          static_cast<const char*>(block.raw()) + static_cast<size_t>(r * kRows) * size,
+          static_cast<size_t>(columns) * size);
+    }
+  }
+
+  int64_t out_, in_;
+  WeightFormat format_;
+  std::byte* memory_;
+};
+
+std::string Description(WeightFormat format) {
+  LimitSimdTargets();
+  const bool dot = format == WeightFormat::kBF16   ? simd_internal::has_avx512_bf16
+                   : format == WeightFormat::kInt8 ? HasVnni()
+                                                   : false;
+  return std::string("own kernels, ") + SimdTargetName() +
+         (!dot                            ? ""
+          : format == WeightFormat::kBF16 ? " with BF16"
+                                          : " with VNNI");
+}
+
+}  // namespace
+
+float QuantizeRow(const float* row, int64_t n, const float* scale, int8_t* q) {
+  float largest = 0, odd = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    largest = std::max(largest, std::abs(row[i]));
+    odd += row[i] * 0.0f;  // not a number where it is not finite
+  }
+  const float step = scale != nullptr ? *scale : largest / 127 + odd;
+  const bool usable = std::isfinite(step) && step > 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const float value = usable ? std::nearbyint(row[i] / step) : 0.0f;
+    q[i] = static_cast<int8_t>(std::clamp(value, -127.0f, 127.0f));
+  }
+  return step;
+}
+
+const FrozenGemm kPanelGemm = {
+    .supports = [](WeightFormat) { return true; },
+    .description = Description,
+    .bytes =
+        [](int64_t out, int64_t in, WeightFormat format) {
+          return (PanelWeight::Bytes(out, in, format) + kAlignment - 1) / kAlignment * kAlignment;
+        },
+    .make = [](int64_t out, int64_t in, WeightFormat format,
+               std::byte* memory) -> std::unique_ptr<FrozenWeight> {
+      return std::make_unique<PanelWeight>(out, in, format, memory);
+    },
+};
+
+}  // namespace denseformer
+#endif  // HWY_ONCE

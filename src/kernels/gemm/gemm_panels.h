@@ -1,0 +1,55 @@
+// What the parts of gemm_panels.cc share: the layout of packed weights.
+//
+//   panel p = rows [32 p, 32 p + 32) of W, zeros beyond the last row
+//   fp32   [panel][k][32]                              a word is one element
+//   bf16   [panel][k / 2][32][2]                       a word is a pair
+//   int8   [panel][k / 4][32][4] + 128, then scales    a word is four elements; scales [panels, 32]
+// Words of x hold as many elements; the last one is padded with zeros.
+#ifndef DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_H_
+#define DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/weight_format.h"
+
+namespace denseformer {
+
+inline constexpr size_t kPanelRows = 32;
+// Words from where a panel is read to what is asked of the memory meanwhile.
+inline constexpr int64_t kPanelAheadWords = 1024;
+// x of int8 GEMMs has a scale for each group of so many terms.
+inline constexpr int64_t kInt8GroupWords = 32;
+
+constexpr int64_t TermsPerWord(WeightFormat format) {
+  return format == WeightFormat::kF32 ? 1 : format == WeightFormat::kBF16 ? 2 : 4;
+}
+constexpr int64_t WordsOf(int64_t terms, WeightFormat format) {
+  return (terms + TermsPerWord(format) - 1) / TermsPerWord(format);
+}
+constexpr int64_t Int8Groups(int64_t words) {
+  return (words + kInt8GroupWords - 1) / kInt8GroupWords;
+}
+
+// A group of terms of a row of x: x = scale * q. `offset` = -128 * sum of q, because W is stored
+// with 128 added.
+struct Int8Group {
+  float scale;
+  int32_t offset;
+};
+
+// A few rows of x times a panel: sums [rows, 32], aligned.
+struct PanelBlock {
+  const std::byte* x;
+  int64_t x_stride;  // bytes
+  const std::byte* panel;
+  int64_t words;
+  int64_t rows;
+  const Int8Group* groups;  // int8: of the first row
+  int64_t groups_stride;
+  float* sums;
+};
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_H_
