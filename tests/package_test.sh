@@ -60,7 +60,7 @@ expect "train" tr
 expect "prepare" data prep
 expect "--vocab-size" train run --vocab-si
 expect "native" export run --format na
-expect "fp32 bf16" export run --dtype ""
+expect "fp32 bf16 int8" export run --dtype ""
 expect "" train ""
 expect "bash" completion ba
 if command -v zsh >/dev/null; then zsh -n usr/share/zsh/site-functions/_denseformer; fi

@@ -97,8 +97,8 @@ void AddServe(CLI::App& app, CommonOptions& common) {
       ->check(WholeNumber(0, 65535))
       ->capture_default_str();
   app.add_option("--model-name", s.model_name, "Name for clients; default: that of the directory");
-  app.add_option("--precision", options->precision, "auto, fp32 or bf16")
-      ->check(OneOf(PrecisionNames()))
+  app.add_option("--precision", options->precision, "auto, fp32, bf16 or int8")
+      ->check(OneOf(InferencePrecisionNames()))
       ->capture_default_str();
   app.add_option("--api-key-file", options->api_key_file,
                  "Only clients with a key of this file, one per line");
