@@ -88,7 +88,7 @@ void RunSearch(const SearchCall& call, const CommonOptions& common) {
   options.Validate();
   const std::filesystem::path parent = std::filesystem::path(call.out).parent_path();
   if (!parent.empty()) MakeOutputDirectory(parent.string());
-  RequireTrainingMemory(options);
+  RequireTrainingMemory(options, options.pass_sequences(), /*ranks=*/1);
   Model model = LoadModel(call.run, options.compute(), ModelUse::kTraining);
   const TrainData data(options.data, model.config().vocab_size);
   const TrainBatches batches(
@@ -101,9 +101,9 @@ void RunSearch(const SearchCall& call, const CommonOptions& common) {
   const auto loss = [&] {
     Activations activations(model, options.pass_sequences(), model.config().seq_len,
                             ModelUse::kInference);
-    return EvaluateSample(model, sample, options.eval_batches, activations,
-                          [](double) { return !Interrupted(); })
-        .loss;
+    EvalOptions eval;
+    eval.progress = [](double) { return !Interrupted(); };
+    return EvaluateSample(model, sample, options.eval_batches, activations, eval).loss;
   };
   const double before = loss();
   const SearchResult result = SearchMask(
