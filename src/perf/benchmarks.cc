@@ -10,9 +10,14 @@
   ROW("decode", BenchDecode,                                                                       \
       kBenchPreset | kBenchPatterns | kBenchMixer | kBenchLength | kBenchPrecision,                \
       "One token of one sequence, against reading the weights once")                               \
+  ROW("prefill", BenchPrefill,                                                                     \
+      kBenchPreset | kBenchPatterns | kBenchMixer | kBenchLength | kBenchPrecision,                \
+      "The prompt of one sequence, against the GEMMs of its blocks")                               \
   ROW("dwa", BenchDwa, kKernel | kBenchPatterns,                                                   \
       "The depth-weighted averages of a pass, against a loop of axpys and against reading")        \
   ROW("attention", BenchAttention, kKernel, "Attention of a block, against the block's GEMMs")     \
+  ROW("decode-attention", BenchDecodeAttention, kBenchPreset | kBenchLength | kBenchPrecision,     \
+      "Attention of one token to cached ones, against reading keys and values once")               \
   ROW("gemm", BenchGemm, kKernel, "The GEMMs of a model, against oneDNN")                          \
   ROW("elementwise", BenchElementwise, kBenchPreset | kBenchBatch | kBenchLength,                  \
       "LayerNorm, GELU, residual, rotary, loss and others, against loops of equal memory traffic") \

@@ -1,12 +1,12 @@
 // Attention of new tokens against a paged cache. Groups of kTileRows new tokens share each load of
 // a page; a group whose tokens see different numbers of positions adds the last few token by token,
-// so that no sum depends on the grouping.
+// so that no sum depends on the grouping. In bf16, queries and probabilities are rounded for the
+// products; scores, their softmax and all sums are fp32.
 #include "kernels/attention/attention_decode.h"
-
-#include <hwy/cache_control.h>
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/parallel.h"
 #include "kernels/simd.h"
@@ -19,6 +19,7 @@
 #include <hwy/highway.h>
 // clang-format on
 #include "kernels/attention/attention_row-inl.h"
+#include "kernels/attention/attention_units-inl.h"
 #include "kernels/load-inl.h"
 #include "kernels/tile-inl.h"
 
@@ -31,6 +32,10 @@ constexpr size_t kPage = static_cast<size_t>(kKvPageTokens);
 
 // Rows of values are padded to whole vectors of every target.
 constexpr size_t PaddedHead(size_t head_size) { return (head_size + 15) / 16 * 16; }
+
+// Elements of a unit of 4 bytes: terms that follow each other in a sum.
+template <class E>
+constexpr size_t kTerms = sizeof(float) / sizeof(E);
 
 // One head of one sequence.
 template <class E>
@@ -67,122 +72,130 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of a row that a tile keeps in registers.
-constexpr size_t TileVectors(size_t rows) {
-  return std::min<size_t>(rows == 1 ? 4 : 2, 16 / kTileLanes * 2);
+// Into L2: the line buffers of L1 alone would hold a core to half of the memory's bandwidth.
+inline void Prefetch(const float* from, size_t count) {
+  for (size_t at = 0; at < count; at += 16) __builtin_prefetch(from + at, /*rw=*/0, /*locality=*/2);
 }
 
-// c [kRows, kVectors * lanes] (+)= a [kRows, inner] b [inner, ...], in the order of `inner`.
-template <size_t kRows, size_t kVectors, TileC kC, class E>
-HWY_INLINE void Tile(const float* a, size_t a_stride, const E* b, size_t b_stride, size_t inner,
-                     float* c, size_t c_stride) {
-  const TileTag d;
-  TileVec sum[kRows][kVectors];
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      sum[r][v] = kC == TileC::kAdd ? hn::LoadU(d, c + r * c_stride + v * kTileLanes) : hn::Zero(d);
-    }
-  }
-  for (size_t k = 0; k < inner; ++k, b += b_stride) {
-    TileVec row[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) row[v] = LoadF32(d, b + v * kTileLanes);
-    for (size_t r = 0; r < kRows; ++r) {
-      const TileVec factor = hn::Set(d, a[r * a_stride + k]);
-      for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(factor, row[v], sum[r][v]);
-    }
-  }
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      hn::StoreU(sum[r][v], d, c + r * c_stride + v * kTileLanes);
-    }
-  }
-}
-
-// The same over `cols` columns, a multiple of 16.
-template <size_t kRows, TileC kC, class E>
-HWY_NOINLINE void Multiply(const float* a, size_t a_stride, const E* b, size_t b_stride,
-                           size_t inner, float* c, size_t c_stride, size_t cols) {
-  constexpr size_t kVectors = TileVectors(kRows), kWide = kVectors * kTileLanes;
-  size_t col = 0;
-  for (; col + kWide <= cols; col += kWide) {
-    Tile<kRows, kVectors, kC>(a, a_stride, b + col, b_stride, inner, c + col, c_stride);
-  }
-  for (; col < cols; col += kTileLanes) {
-    Tile<kRows, 1, kC>(a, a_stride, b + col, b_stride, inner, c + col, c_stride);
-  }
-}
-
-template <class E>
-void Prefetch(const E* from, size_t count) {
-  const char* const bytes = reinterpret_cast<const char*>(from);
-  for (size_t at = 0; at < count * sizeof(E); at += 64) hwy::Prefetch(bytes + at);
-}
-
-// to = from rotated by the angles of one position, times scale.
-template <class E, class To>
-void Rotate(const E* from, const float* table, size_t head_size, float scale, To* to,
-            size_t to_stride) {
+// Calls store(i, value) for every element of `from`, rotated by the angles of one position, times
+// scale.
+template <class E, class Store>
+void Rotate(const E* from, const float* table, size_t head_size, float scale, Store&& store) {
   for (size_t i = 0; i < head_size; i += 2) {
     const float cosine = table[i], sine = table[i + 1];
     const float a = static_cast<float>(from[i]), b = static_cast<float>(from[i + 1]);
-    to[i * to_stride] = static_cast<To>((a * cosine - b * sine) * scale);
-    to[(i + 1) * to_stride] = static_cast<To>((b * cosine + a * sine) * scale);
+    store(i, static_cast<E>((a * cosine - b * sine) * scale));
+    store(i + 1, static_cast<E>((b * cosine + a * sine) * scale));
   }
 }
 
 template <class E>
 void StoreNew(const DecodeHead<E>& head) {
+  constexpr size_t kT = kTerms<E>;
   const size_t padded = PaddedHead(head.head_size);
-  for (size_t i = 0; i < head.count; ++i) {
-    const size_t position = head.start + i, page = position / kPage, at = position % kPage;
-    const E* const k = head.q + i * 3 * head.width + head.width;
-    Rotate(k, head.rotary + i * head.head_size, head.head_size, 1.0f, head.Keys(page) + at, kPage);
-    std::copy_n(k + head.width, head.head_size, head.Values(page) + at * padded);
+  for (size_t n = 0; n < head.count; ++n) {
+    const size_t position = head.start + n, page = position / kPage, at = position % kPage;
+    const E* const k = head.q + n * 3 * head.width + head.width;
+    E* const keys = head.Keys(page) + at * kT;
+    Rotate(k, head.rotary + n * head.head_size, head.head_size, 1.0f,
+           [&](size_t i, E value) { keys[i / kT * kPage * kT + i % kT] = value; });
+    E* const values = head.Values(page) + at / kT * padded * kT + at % kT;
+    for (size_t i = 0; i < head.head_size; ++i) values[i * kT] = k[head.width + i];
   }
 }
 
-// sums [kRows, padded] += p [kRows, ...] V over positions [begin, end).
+// The units of a page, as the products read them.
+template <class E>
+const float* Units(const E* from) {
+  return reinterpret_cast<const float*>(from);
+}
+
+// Where 1 / sqrt(head_size) goes: an fp32 query is multiplied before the products. A bf16 query is
+// rounded as the forward pass rounds it, and the scores are multiplied.
+template <class E>
+constexpr bool kScaleScores = std::is_same_v<E, bf16>;
+
+inline void ScaleRow(float* row, size_t count, float scale) {
+  const TileTag d;
+  for (size_t j = 0; j < count; j += kTileLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, row + j), hn::Set(d, scale)), d, row + j);
+  }
+}
+
+// A row of probabilities becomes units: bf16 takes the first half of the row.
+inline void RoundRow(float*, size_t, float) {}
+inline void RoundRow(float* row, size_t count, bf16) {
+  const TileTag d;
+  bf16* const rounded = reinterpret_cast<bf16*>(row);
+  for (size_t j = 0; j < count; j += kTileLanes) {
+    StoreF32(d, hn::LoadU(d, row + j), rounded + j);
+  }
+}
+
+// sums [kRows, padded] += p [kRows, ...] V over the units [begin, end) of positions.
 template <size_t kRows, class E>
 void AddValues(const DecodeHead<E>& head, const float* p, size_t stride, size_t begin, size_t end,
                float* sums) {
+  constexpr size_t kUnits = kPage / kTerms<E>;  // of a page
   const size_t padded = PaddedHead(head.head_size);
   while (begin < end) {
-    const size_t page = begin / kPage, at = begin % kPage;
-    const size_t n = std::min(end - begin, kPage - at);
-    if (begin + n < end) Prefetch(head.Values(page + 1), std::min(kPage, end - begin - n) * padded);
-    Multiply<kRows, TileC::kAdd>(p + begin, stride, head.Values(page) + at * padded, padded, n,
-                                 sums, padded, padded);
+    const size_t page = begin / kUnits, at = begin % kUnits;
+    const size_t n = std::min(end - begin, kUnits - at);
+    if (begin + n < end) {
+      Prefetch(Units(head.Values(page + 1)), std::min(kUnits, end - begin - n) * padded);
+    }
+    MultiplyUnits<E, kRows, TileC::kAdd>(p + begin, stride, Units(head.Values(page)) + at * padded,
+                                         padded, n, sums, padded, padded);
     begin += n;
   }
 }
 
+// The same for the units from `begin` on of one token, which sees `seen` positions. What stands
+// behind the last of them in its unit is no part of the sum.
+template <class E>
+void AddLastValues(const DecodeHead<E>& head, const float* p, size_t begin, size_t seen,
+                   float* sums) {
+  const size_t end = seen / kTerms<E>, padded = PaddedHead(head.head_size);
+  AddValues<1>(head, p, 0, begin, end, sums);
+  if (seen % kTerms<E> == 0) return;
+  constexpr size_t kUnits = kPage / kTerms<E>;
+  MultiplyUnits<E, 1, TileC::kAdd, UnitPart::kFirstOfPair>(
+      p + end, 0, Units(head.Values(end / kUnits)) + end % kUnits * padded, padded, 1, sums, padded,
+      padded);
+}
+
 // New tokens [first, first + kRows), of which `rows` exist.
 template <size_t kRows, class E>
-void Group(const DecodeHead<E>& head, size_t first, size_t rows, size_t stride, float* queries,
+void Group(const DecodeHead<E>& head, size_t first, size_t rows, size_t stride, E* queries,
            float* scores, float* sums) {
-  const size_t size = head.head_size, padded = PaddedHead(size);
+  const size_t size = head.head_size, padded = PaddedHead(size), units = size / kTerms<E>;
   const float scale = 1.0f / std::sqrt(static_cast<float>(size));
   for (size_t r = 0; r < rows; ++r) {
-    Rotate(head.q + (first + r) * 3 * head.width, head.rotary + (first + r) * size, size, scale,
-           queries + r * size, 1);
+    Rotate(head.q + (first + r) * 3 * head.width, head.rotary + (first + r) * size, size,
+           kScaleScores<E> ? 1.0f : scale,
+           [&](size_t i, E value) { queries[r * size + i] = value; });
   }
-  std::fill_n(queries + rows * size, (kRows - rows) * size, 0.0f);
+  std::fill_n(queries + rows * size, (kRows - rows) * size, E(0.0f));
   const size_t common = head.start + first + 1;  // positions that every token of the group sees
   const size_t seen = common + rows - 1;
   for (size_t page = 0; page * kPage < seen; ++page) {
-    if ((page + 1) * kPage < seen) Prefetch(head.Keys(page + 1), size * kPage);
-    Multiply<kRows, TileC::kSet>(queries, size, head.Keys(page), kPage, size, scores + page * kPage,
-                                 stride, kPage);
+    if ((page + 1) * kPage < seen) Prefetch(Units(head.Keys(page + 1)), units * kPage);
+    MultiplyUnits<E, kRows, TileC::kSet>(Units(queries), units, Units(head.Keys(page)), kPage,
+                                         units, scores + page * kPage, stride, kPage);
   }
   float max, total[kRows];
   for (size_t r = 0; r < rows; ++r) {
-    SoftmaxRow(scores + r * stride, common + r, common + r, &max, &total[r]);
+    float* const row = scores + r * stride;
+    if constexpr (kScaleScores<E>) ScaleRow(row, common + r, scale);
+    SoftmaxRow(row, common + r, common + r, &max, &total[r]);
+    RoundRow(row, common + r, E());
   }
-  for (size_t r = rows; r < kRows; ++r) std::fill_n(scores + r * stride, common, 0.0f);
+  const size_t common_units = common / kTerms<E>;
+  for (size_t r = rows; r < kRows; ++r) std::fill_n(scores + r * stride, common_units, 0.0f);
   std::fill_n(sums, kRows * padded, 0.0f);
-  AddValues<kRows>(head, scores, stride, 0, common, sums);
-  for (size_t r = 1; r < rows; ++r) {
-    AddValues<1>(head, scores + r * stride, stride, common, common + r, sums + r * padded);
+  AddValues<kRows>(head, scores, stride, 0, common_units, sums);
+  for (size_t r = 0; r < rows; ++r) {
+    AddLastValues(head, scores + r * stride, common_units, common + r, sums + r * padded);
   }
   for (size_t r = 0; r < rows; ++r) {
     const float inverse = 1.0f / total[r];
@@ -195,9 +208,10 @@ template <class E>
 void Head(const DecodeHead<E>& head) {
   const size_t rows = head.count == 1 ? 1 : kTileRows, padded = PaddedHead(head.head_size);
   const size_t stride = RoundUp(head.start + head.count, kPage) + 16;
-  float *queries, *scores, *sums;
+  E* queries;
+  float *scores, *sums;
   const auto place = [&](ScratchPlan plan) {
-    queries = plan.Take<float>(rows * head.head_size);
+    queries = plan.Take<E>(rows * head.head_size);
     scores = plan.Take<float>(rows * stride);
     sums = plan.Take<float>(rows * padded);
     return plan.used();

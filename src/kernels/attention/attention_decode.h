@@ -1,8 +1,9 @@
 // Attention of new tokens of several sequences against their cached keys and values.
 //
 // The cache of a sequence is a list of pages of kKvPageTokens tokens. A page holds, per block of
-// the model, keys [H, head_size, kKvPageTokens] (transposed, so that the scores of a page are
-// vectors over its tokens) and values [H, kKvPageTokens, padded head_size].
+// the model, in units of n = 1 fp32 or n = 2 bf16, which follow each other in a sum: keys
+// [H, head_size / n, kKvPageTokens, n] (transposed, so that the scores of a page are vectors over
+// its tokens) and values [H, kKvPageTokens / n, padded head_size, n].
 //
 // Every sum runs in one fixed order: a score over the elements of the head, an output over the
 // positions from the oldest to the newest. So the result of a token has the same bits whether it
