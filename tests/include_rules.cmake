@@ -22,13 +22,14 @@ set(MAY_chart base)
 set(MAY_analysis perf chart)
 set(MAY_serve infer)
 set(MAY_sweep analysis train chart)
-set(MAY_cli sweep analysis serve)
+set(MAY_cluster train chart)
+set(MAY_cli sweep analysis serve cluster)
 set(MAY_addons kernels)
 set(MAY_bench perf)
 set(MAY_tests cli)
 set(MAY_examples)  # public headers only
-set(FOLDERS base tensor kernels model data io dist train infer perf chart analysis sweep serve cli
-  addons bench tests examples)
+set(FOLDERS base tensor kernels model data io dist train infer perf chart analysis sweep cluster
+  serve cli addons bench tests examples)
 
 # Libraries with one user: header => files (as regular expressions) that may include it.
 set(ONLY

@@ -38,7 +38,7 @@ Series Averaged(const Series& series, size_t most);
 struct LineChart {
   std::string id, title, description, x_label, y_label;
   std::vector<Series> series;
-  bool log_y = false;
+  bool log_x = false, log_y = false;
   bool from_zero = false;  // the y axis reaches 0: for shares and costs, whose size must be seen
   bool ticks_at_points = false;  // the x axis shows the values of x: for few that were chosen
   bool shared_legend = false;    // the series are in the legend of the page, by their colors
@@ -76,7 +76,21 @@ struct BarChart {
   std::vector<std::pair<std::string, double>> bars;
 };
 
-using Chart = std::variant<LineChart, HeatMap, ScatterChart, BarChart>;
+// Work in rows over time: a schedule.
+struct TimelineBox {
+  int row = 0;
+  int kind = 0;  // its color, and its place in `kinds`
+  double begin = 0, end = 0;
+  std::string label, name;  // inside the box, and on hover
+};
+
+struct TimelineChart {
+  std::string id, title, description, x_label;
+  std::vector<std::string> rows, kinds;
+  std::vector<TimelineBox> boxes;
+};
+
+using Chart = std::variant<LineChart, HeatMap, ScatterChart, BarChart, TimelineChart>;
 
 // `standalone` adds the XML header, colors, title, legend and <title> elements with the values, so
 // that the file can be opened by itself.

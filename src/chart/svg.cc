@@ -96,12 +96,12 @@ size_t SeriesColor(const LineChart& chart, size_t n) {
 }
 
 std::string SvgOpen(std::string_view kind, const std::string& id, const std::string& title,
-                    const std::string& description, double height, bool standalone) {
+                    const std::string& description, double height, bool standalone, double width) {
   const std::string safe_id = EscapeXml(id), safe_title = EscapeXml(title),
                     safe_description = EscapeXml(description);
   const std::string frame =
       fmt::format("class=\"chart {}\" id=\"{}\" viewBox=\"0 0 {} {:.0f}\" role=\"img\"", kind,
-                  safe_id, kChartWidth, height);
+                  safe_id, width, height);
   // In the page a <title> would show as a second label under the pointer.
   if (!standalone) {
     return fmt::format("<svg {} aria-label=\"{}. {}\">\n", frame, safe_title, safe_description);
@@ -113,8 +113,8 @@ std::string SvgOpen(std::string_view kind, const std::string& id, const std::str
       "<desc id=\"{3}-d\">{5}</desc>\n<style>{6}</style>\n"
       "<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n"
       "<text class=\"title\" x=\"12\" y=\"22\">{7}</text>\n",
-      frame, kChartWidth * 1.5, height * 1.5, safe_id, safe_title, safe_description, kChartStyle,
-      EscapeXml(Shortened(title, 430)));
+      frame, width * 1.5, height * 1.5, safe_id, safe_title, safe_description, kChartStyle,
+      EscapeXml(Shortened(title, width - 50)));
 }
 
 std::string SvgAxisLabels(double left, double right, double top, double bottom,
@@ -177,6 +177,7 @@ std::string DrawSvg(const Chart& chart, bool standalone) {
     std::string operator()(const HeatMap& c) const { return DrawHeatMap(c, standalone); }
     std::string operator()(const ScatterChart& c) const { return DrawScatter(c, standalone); }
     std::string operator()(const BarChart& c) const { return DrawBars(c, standalone); }
+    std::string operator()(const TimelineChart& c) const { return DrawTimeline(c, standalone); }
   };
   return std::visit(Draw{standalone}, chart) + "</svg>\n";
 }
@@ -198,6 +199,8 @@ std::vector<LegendEntry> ChartLegend(const Chart& chart) {
   if (const auto* lines = std::get_if<LineChart>(&chart)) {
     for (size_t n = 0; n < lines->series.size(); ++n)
       legend.push_back({lines->series[n].name, SeriesColor(*lines, n)});
+  } else if (const auto* timeline = std::get_if<TimelineChart>(&chart)) {
+    for (size_t n = 0; n < timeline->kinds.size(); ++n) legend.push_back({timeline->kinds[n], n});
   } else if (const auto* scatter = std::get_if<ScatterChart>(&chart)) {
     for (size_t n = 0; n < scatter->points.size(); ++n) {
       const Point& point = scatter->points[n];

@@ -54,7 +54,8 @@ std::string SvgLegend(const std::vector<LegendEntry>& legend, double top);
 
 // Opens <svg> with title and description; DrawSvg closes it.
 std::string SvgOpen(std::string_view kind, const std::string& id, const std::string& title,
-                    const std::string& description, double height, bool standalone);
+                    const std::string& description, double height, bool standalone,
+                    double width = kChartWidth);
 
 // Grid, ticks, and labels of both axes.
 std::string SvgAxes(const Scale& x, const Scale& y, const std::string& x_label,
@@ -77,6 +78,7 @@ std::string DrawLines(const LineChart& chart, bool standalone);
 std::string DrawHeatMap(const HeatMap& chart, bool standalone);
 std::string DrawScatter(const ScatterChart& chart, bool standalone);
 std::string DrawBars(const BarChart& chart, bool standalone);
+std::string DrawTimeline(const TimelineChart& chart, bool standalone);
 
 // The groups of the points in the order in which they first occur.
 std::vector<std::string> ScatterGroups(const ScatterChart& chart);

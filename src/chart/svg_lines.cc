@@ -155,7 +155,7 @@ std::string DrawLines(const LineChart& whole, bool standalone) {
   const std::vector<LegendEntry> legend = ChartLegend(chart);
   const double top = PlotTop(standalone), bottom = top + kPlotHeight;
   const double height = bottom + kBottom + LegendHeight(legend, standalone);
-  Scale x = FitScale(xs, kLeft, kChartWidth - kRight, false);
+  Scale x = FitScale(xs, kLeft, kChartWidth - kRight, chart.log_x);
   if (chart.ticks_at_points) x.ticks = xs;
   const Scale y = FitScale(Ys(chart), bottom, top, chart.log_y);
   std::string out = SvgOpen("lines", chart.id, chart.title, chart.description, height, standalone);

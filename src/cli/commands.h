@@ -8,6 +8,7 @@ namespace denseformer {
 
 void AddAnalyze(CLI::App& app, CommonOptions& common);
 void AddBench(CLI::App& app, CommonOptions& common);
+void AddCluster(CLI::App& app, CommonOptions& common);
 void AddCompletion(CLI::App& app, CommonOptions& common);
 void AddData(CLI::App& app, CommonOptions& common);
 void AddDoctor(CLI::App& app, CommonOptions& common);
@@ -41,6 +42,8 @@ inline constexpr Command kCommands[] = {
     {"bench", "How fast kernels and passes are, and how close to the limits", AddBench},
     {"doctor", "What this machine has, how fast it is, and what to change if it is slow",
      AddDoctor},
+    {"cluster", "Plans training on several machines: memory, traffic, time, the best layout",
+     AddCluster},
     {"import", "A PyTorch or safetensors checkpoint becomes a run", AddImport},
     {"export", "The weights of a run as safetensors for other programs", AddExport},
     {"completion", "A script that completes commands and options in bash or zsh", AddCompletion},
