@@ -88,7 +88,7 @@ void RunSearch(const SearchCall& call, const CommonOptions& common) {
   options.Validate();
   const std::filesystem::path parent = std::filesystem::path(call.out).parent_path();
   if (!parent.empty()) MakeOutputDirectory(parent.string());
-  RequireTrainingMemory(options, options.pass_sequences(), /*ranks=*/1);
+  RequireTrainingMemory(options);
   Model model = LoadModel(call.run, options.compute(), ModelUse::kTraining);
   const TrainData data(options.data, model.config().vocab_size);
   const TrainBatches batches(

@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/signal.h"
 #include "base/text.h"
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/run_ranks.h"
@@ -29,6 +30,8 @@ struct TrainCall {
   std::vector<const CLI::Option*> flag_options;
   bool resume = false, dry_run = false, print_options = false;
   double watchdog = 600;
+  int pipeline = 1;
+  std::string cuts;
 };
 
 OptionSources SourcesOf(const TrainCall& call) {
@@ -85,6 +88,8 @@ void RunTrainOnRank(const TrainCall& call, const CommonOptions& common, Communic
   request.run = call.run;
   request.resume = call.resume;
   request.forced = call.forced;
+  request.pipeline.stages = call.pipeline;
+  if (!call.cuts.empty()) request.pipeline.cuts = ParseCuts(call.cuts);
   request.options = call.resume
                         ? ResolveResumed(StoredOptions(call.run, world), sources, call.forced)
                         : ResolveOptions(sources);
@@ -95,6 +100,10 @@ void RunTrainOnRank(const TrainCall& call, const CommonOptions& common, Communic
   };
   if (!world.first()) request.checked = [] {};
   if (call.dry_run) {
+    if (call.pipeline > 1) {
+      Throw(ErrorCode::kUsage,
+            "--dry-run shows one process; 'denseformer cluster' plans a pipeline");
+    }
     const TrainPlan plan = MakePlan(request.options);
     request.checked();
     if (common.json) {
@@ -170,6 +179,14 @@ void AddTrain(CLI::App& app, CommonOptions& common) {
                  "Allow a resumed run to differ in this option; may be given several times")
       ->take_all()
       ->allow_extra_args(false);
+  app.add_option("--pipeline", call->pipeline,
+                 "On several ranks: stages of consecutive blocks, one per rank; with R ranks there "
+                 "are R / S copies that share the batch")
+      ->capture_default_str()
+      ->check(WholeNumber(1, 1 << 20));
+  app.add_option("--cuts", call->cuts,
+                 "The last block of each stage but the last, as in 12,24,36; default: balanced by "
+                 "measured costs");
   app.add_option("--watchdog", call->watchdog,
                  "On several ranks: end all where one has waited this many seconds for another")
       ->capture_default_str()

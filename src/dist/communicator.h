@@ -17,7 +17,7 @@ namespace denseformer {
 
 // Separates messages between the same two ranks; messages of one tag arrive in the order in which
 // they were sent.
-enum class MessageTag { kCollective = 1, kGradients, kWeights, kState, kTest };
+enum class MessageTag { kCollective = 1, kGradients, kWeights, kState, kForward, kBackward, kTest };
 inline constexpr int kMostTags = 64;
 
 // A message under way. Its memory must stay in place, and a sent one unchanged, until it is done.

@@ -92,22 +92,27 @@ double ForwardBackward(const Model& model, const Batch& batch, const DropoutOpti
   DF_CHECK(a.training());
   if (batch.targets.empty()) Throw(ErrorCode::kInvalid, "batch: targets are needed for a loss");
   ForwardSequences(model, batch, dropout, a, {});
-  const int64_t targets = batch.pass_targets > 0 ? batch.pass_targets : CountTargets(batch.targets);
-  const std::span<float> losses = std::span<float>(a.losses).first(a.rows());
-
   StartBackward(model, gradients, a);
-  HeadForwardBackward(model, a, batch.targets,
-                      targets > 0 ? scale / static_cast<float>(targets) : 0.0f, gradients, losses);
+  const double loss = HeadLossBackward(model, batch, scale, gradients, a);
   HeadNormBackward(model, a);
   BlocksBackward(model, {1, model.config().n_layer}, dropout, gradients, a, block_done);
   InputBackward(model, batch.tokens, dropout, gradients, a);
-  return MeanLoss(losses, targets);
+  return loss;
 }
 
 void StartBackward(const Model& model, Gradients gradients, Activations& a) {
   if (gradients == Gradients::kReplace) ClearVectorGradients(model);
   a.matrix_squares = 0;
   std::fill(a.dhistory_filled.begin(), a.dhistory_filled.end(), uint8_t{0});
+}
+
+double HeadLossBackward(const Model& model, const Batch& batch, float scale, Gradients gradients,
+                        Activations& a) {
+  const int64_t targets = batch.pass_targets > 0 ? batch.pass_targets : CountTargets(batch.targets);
+  const std::span<float> losses = std::span<float>(a.losses).first(a.rows());
+  HeadForwardBackward(model, a, batch.targets,
+                      targets > 0 ? scale / static_cast<float>(targets) : 0.0f, gradients, losses);
+  return MeanLoss(losses, targets);
 }
 
 void HeadNormBackward(const Model& model, Activations& a) {

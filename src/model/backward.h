@@ -37,6 +37,10 @@ const Tensor& DyPlace(const Model& model, int i, Activations& activations);
 // matrices are stored by the GEMMs that compute them).
 void StartBackward(const Model& model, Gradients gradients, Activations& activations);
 
+// The head (head.h): returns the mean loss; the gradient of (loss * scale) is in activations.dnorm.
+double HeadLossBackward(const Model& model, const Batch& batch, float scale, Gradients gradients,
+                        Activations& activations);
+
 // The gradient of ln_f in activations.dnorm -> dY_d.
 void HeadNormBackward(const Model& model, Activations& activations);
 

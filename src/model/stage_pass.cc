@@ -101,26 +101,30 @@ void BackwardTensors(const Model& model, CutSide side, Activations& a,
 }
 
 void StageForward(const Model& model, std::span<const int32_t> tokens,
-                  const DropoutOptions& dropout, Activations& a) {
+                  const DropoutOptions& dropout, Activations& a, const BlockDone& block_done) {
   if (model.stage().first()) {
     InputForward(model, tokens, dropout, a, {});
   } else {
     StreamForward(model, a);
   }
   ImportSums(model, a);
-  BlocksForward(model, model.stage().blocks, dropout, a);
+  for (int i = model.stage().blocks.first; i <= model.stage().blocks.last; ++i) {
+    BlocksForward(model, {i, i}, dropout, a);
+    if (block_done) block_done(i);
+  }
   ExportSums(model, a);
 }
 
 void StageBackward(const Model& model, std::span<const int32_t> tokens,
-                   const DropoutOptions& dropout, Gradients gradients, Activations& a) {
+                   const DropoutOptions& dropout, Gradients gradients, Activations& a,
+                   const BlockDone& block_done) {
   const Stage& stage = model.stage();
   if (stage.last()) HeadNormBackward(model, a);
   for (const int j : stage.out.sources) {
     // Gradients of what came from before the stage continue in SourcesBackward.
     if (!Crosses(stage.in, j)) a.averager().ImportBackward(j, stage.out.block + 1, a.dsource(j));
   }
-  BlocksBackward(model, stage.blocks, dropout, gradients, a);
+  BlocksBackward(model, stage.blocks, dropout, gradients, a, block_done);
   if (stage.first()) {
     InputBackward(model, tokens, dropout, gradients, a);
   } else {

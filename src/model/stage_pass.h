@@ -28,14 +28,16 @@ void BackwardTensors(const Model& model, CutSide side, Activations& activations,
                      std::vector<Tensor>& tensors);
 
 // The blocks of the stage; the activations have the shape of the batch. The last stage ends with
-// LayerNorm(Y_d) in activations.ln_f, which head.h reads.
+// LayerNorm(Y_d) in activations.ln_f, which head.h reads. `block_done` is called after each block.
 void StageForward(const Model& model, std::span<const int32_t> tokens,
-                  const DropoutOptions& dropout, Activations& activations);
+                  const DropoutOptions& dropout, Activations& activations,
+                  const BlockDone& block_done = {});
 
-// The mirror: after the head (head.h) on the last stage, after BackwardTensors(kOut) have come on
+// The mirror: after HeadLossBackward on the last stage, after BackwardTensors(kOut) have come on
 // the others. StartBackward goes before it.
 void StageBackward(const Model& model, std::span<const int32_t> tokens,
-                   const DropoutOptions& dropout, Gradients gradients, Activations& activations);
+                   const DropoutOptions& dropout, Gradients gradients, Activations& activations,
+                   const BlockDone& block_done = {});
 
 }  // namespace denseformer
 

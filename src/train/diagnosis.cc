@@ -80,7 +80,13 @@ std::string FirstBadTensor(const Model& model, const Batch& batch, Activations& 
   std::string found = BadWeight(model);
   if (found.empty()) found = BadActivation(model, batch, activations);
   if (found.empty()) found = BadGradient(model);
-  return found.empty() ? "no tensor" : found;
+  return found.empty() ? kNoBadTensor : found;
+}
+
+std::string FirstBadParameter(const Model& model) {
+  std::string found = BadWeight(model);
+  if (found.empty()) found = BadGradient(model);
+  return found.empty() ? kNoBadTensor : found;
 }
 
 }  // namespace denseformer

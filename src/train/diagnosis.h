@@ -8,10 +8,15 @@
 
 namespace denseformer {
 
+inline constexpr const char* kNoBadTensor = "no tensor";
+
 // Names the first tensor with a NaN or an infinity on the way of a step: weights, then the outputs
 // of the forward pass by depth, then the loss, then gradients in the order of the backward pass.
-// "no tensor" where all are finite. Gradients are left as they are.
+// kNoBadTensor where all are finite. Gradients are left as they are.
 std::string FirstBadTensor(const Model& model, const Batch& batch, Activations& activations);
+
+// The same of the weights and gradients of a stage alone, whose passes need its neighbors.
+std::string FirstBadParameter(const Model& model);
 
 }  // namespace denseformer
 

@@ -22,13 +22,18 @@ struct EvalBuffers {
 
 // Adds the batch in `buffers` to the sums; `result.loss` holds the sum of the losses meanwhile.
 void AddBatch(const Model& model, int64_t sequences, int64_t length, EvalBuffers& buffers,
-              Activations& activations, EvalResult& result) {
+              Activations& activations, Pipeline* pipeline, EvalResult& result) {
   const size_t rows = static_cast<size_t>(sequences * length);
   const Batch batch = {
       {buffers.tokens.data(), rows}, {buffers.targets.data(), rows}, sequences, length};
   CheckBatch(model, batch);
-  ForwardLoss(model, batch, activations, {buffers.losses.data(), rows},
-              {buffers.correct.data(), rows});
+  const std::span<float> losses(buffers.losses.data(), rows);
+  const std::span<uint8_t> correct(buffers.correct.data(), rows);
+  if (pipeline != nullptr) {
+    pipeline->ForwardLoss(batch, losses, correct);
+  } else {
+    ForwardLoss(model, batch, activations, losses, correct);
+  }
   for (size_t n = 0; n < rows; ++n) {
     if (buffers.targets[n] == EvalWindows::kNoTarget) continue;
     result.loss += buffers.losses[n];
@@ -58,15 +63,23 @@ struct Rounds {
 };
 
 // From sums of this rank to means of all.
-void Finish(EvalResult& result, Communicator* group) {
+void Finish(EvalResult& result, const EvalOptions& options) {
+  struct Sums {
+    int64_t tokens, correct;
+    double loss;
+  };
+  Sums mine = {result.tokens, result.correct, result.loss};
+  if (options.pipeline != nullptr) {
+    // The last stage has the losses.
+    Communicator& stages = options.pipeline->stages();
+    Broadcast(stages, std::span(&mine, 1), stages.size() - 1);
+    result.correct = mine.correct;
+    result.loss = mine.loss;
+  }
+  Communicator* group = options.group;
   if (group != nullptr && group->size() > 1) {
-    const EvalResult mine = result;
     result = EvalResult();
-    struct Sums {
-      int64_t tokens, correct;
-      double loss;
-    };
-    for (const Sums& sums : Exchange(*group, Sums{mine.tokens, mine.correct, mine.loss})) {
+    for (const Sums& sums : Exchange(*group, mine)) {
       result.tokens += sums.tokens;
       result.correct += sums.correct;
       result.loss += sums.loss;
@@ -135,12 +148,12 @@ EvalResult EvaluateStream(const Model& model, const TokenFile& file, Activations
         std::fill(buffers.targets.begin() + left, buffers.targets.begin() + mine.count * length,
                   EvalWindows::kNoTarget);
       }
-      AddBatch(model, mine.count, length, buffers, activations, result);
+      AddBatch(model, mine.count, length, buffers, activations, options.pipeline, result);
     }
     const int64_t done = std::min(wanted, (first + rounds.step()) * length);
     Report(options.progress, static_cast<double>(done) / static_cast<double>(wanted));
   }
-  Finish(result, options.group);
+  Finish(result, options);
   result.bytes = TextBytes(file, wanted, tokenizer);
   return result;
 }
@@ -156,14 +169,14 @@ EvalResult EvaluateSample(const Model& model, const TrainBatches& sample, int ba
       const SampleRange mine = rounds.Mine(first, size);
       if (mine.count > 0) {
         sample.Fill(step, mine, buffers.tokens.data(), buffers.targets.data());
-        AddBatch(model, mine.count, length, buffers, activations, result);
+        AddBatch(model, mine.count, length, buffers, activations, options.pipeline, result);
       }
       const int64_t done = std::min(size, first + rounds.step());
       Report(options.progress,
              (step + static_cast<double>(done) / static_cast<double>(size)) / batches);
     }
   }
-  Finish(result, options.group);
+  Finish(result, options);
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "denseformer/tokenizer.h"
 #include "dist/communicator.h"
 #include "model/forward.h"
+#include "train/pipeline.h"
 
 namespace denseformer {
 
@@ -36,6 +37,8 @@ struct EvalOptions {
   // Ranks that share the work, each with the same weights and the file; null: this process alone.
   // All get the result of the whole.
   Communicator* group = nullptr;
+  // The passes of a stage of a pipeline, whose stages all call it; null: the whole model here.
+  Pipeline* pipeline = nullptr;
 };
 
 // The whole stream in consecutive windows: each token but the first is predicted once, from those

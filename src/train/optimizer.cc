@@ -57,6 +57,7 @@ double Optimizer::SquaredGradientNorm(int64_t step, double matrix_squares) {
   if (all_) return denseformer::SquaredGradientNorm(model_, matrix_squares);
   double sum = 0;
   for (const Piece& piece : pieces_) {
+    if (!piece.parameter->counted) continue;
     sum += SumOfSquares(gradients.subspan(static_cast<size_t>(piece.begin),
                                           static_cast<size_t>(piece.end - piece.begin)));
   }

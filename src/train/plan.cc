@@ -45,9 +45,9 @@ double TimeStep(const TrainOptions& options, const TrainBatches& batches, Model&
   return seconds;
 }
 
-MemoryUse MemoryOf(const TrainOptions& options, int64_t sequences, int ranks) {
-  return TrainingMemory(options.model, options.compute(), sequences, options.model.seq_len,
-                        options.recompute, ranks);
+MemoryUse MemoryOf(const TrainOptions& options) {
+  return TrainingMemory(options.model, options.compute(), options.pass_sequences(),
+                        options.model.seq_len, options.recompute);
 }
 
 }  // namespace
@@ -57,10 +57,19 @@ std::string DescribeRecompute(const RecomputeEffect& effect) {
                      100 * effect.more_operations, Bytes(effect.saved_bytes));
 }
 
-void RequireTrainingMemory(const TrainOptions& options, int64_t sequences, int ranks) {
+void RequireTrainingMemory(const TrainOptions& options, int64_t sequences, const StageUse& use) {
   std::string remedy = "lower train.batch_size or raise train.accumulate (smaller passes)";
   if (!options.recompute) remedy += ", or use --recompute";
-  RequireMemory("training", MemoryOf(options, sequences, ranks).total(), remedy);
+  RequireMemory("training",
+                StageMemory(options.model, options.compute(), sequences, options.model.seq_len,
+                            options.recompute, use)
+                    .total(),
+                remedy);
+}
+
+void RequireTrainingMemory(const TrainOptions& options) {
+  const Stage whole = WholeStage(options.model.n_layer);
+  RequireTrainingMemory(options, options.pass_sequences(), {&whole, 1, 1});
 }
 
 TrainPlan MakePlan(const TrainOptions& options) {
@@ -70,13 +79,13 @@ TrainPlan MakePlan(const TrainOptions& options) {
   const TrainBatches batches(
       data.train, {options.model.seq_len, options.batch_size, static_cast<uint64_t>(options.seed),
                    ParseBatchOrder(options.order)});
-  RequireTrainingMemory(options, options.pass_sequences(), 1);
+  RequireTrainingMemory(options);
   Model model(options.model, compute, ModelUse::kTraining);
   TrainPlan plan;
   plan.parameters = model.table().count();
   plan.dwa_weights =
       model.table().count(ParameterGroup::kDwa) + model.table().count(ParameterGroup::kMixer);
-  plan.memory = MemoryOf(options, options.pass_sequences(), 1);
+  plan.memory = MemoryOf(options);
   plan.recompute =
       EffectOfRecompute(options.model, compute, options.pass_sequences(), options.model.seq_len);
   plan.checkpoint_bytes = 3 * plan.parameters * static_cast<int64_t>(sizeof(float));

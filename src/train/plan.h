@@ -26,9 +26,11 @@ struct TrainPlan {
 // "20 % more operations per step, 1.2 GiB less memory".
 std::string DescribeRecompute(const RecomputeEffect& effect);
 
-// Throws where the machine has less memory free than a run with these options takes: one of `ranks`
-// processes, with `sequences` per pass.
-void RequireTrainingMemory(const TrainOptions& options, int64_t sequences, int ranks);
+// Throws where the machine has less memory free than a process of a run with these options takes
+// that has this part of the model, and `sequences` per pass.
+void RequireTrainingMemory(const TrainOptions& options, int64_t sequences, const StageUse& use);
+// Of a run in one process.
+void RequireTrainingMemory(const TrainOptions& options);
 
 // Checks options and data as a run would, and times one pass and one update on random weights
 // (after one to warm up). Writes nothing.

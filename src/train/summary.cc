@@ -19,27 +19,31 @@ Json MakeSummary(const SummaryInput& input) {
   const TrainOptions& options = input.options;
   const RunState& state = input.state;
   const int64_t tokens = state.step * options.batch_size * options.model.seq_len;
-  Json json = {{"format", "denseformer-summary"},
-               {"version", 1},
-               {"preset", options.preset},
-               {"model", ModelToJson(options.model)},
-               {"parameters", input.model.table().count()},
-               {"dwa_weights", input.model.table().count(ParameterGroup::kDwa) +
-                                   input.model.table().count(ParameterGroup::kMixer)},
-               {"steps", state.step},
-               {"batch_size", options.batch_size},
-               {"tokens", tokens},
-               {"epochs", input.epochs},
-               {"seed", options.seed},
-               {"precision", options.precision},
-               {"ranks", input.ranks},
-               {"threads", NumThreads()},
-               {"cpu", CpuName(GetCpuFeatures())},
-               {"skipped_steps", state.skipped},
-               {"seconds", input.seconds},
-               {"tokens_per_second",
-                state.step_seconds > 0 ? static_cast<double>(tokens) / state.step_seconds : 0.0},
-               {"gemm_share", input.gemm_share}};
+  // The model may be a stage.
+  const ParameterTable table(options.model,
+                             DepthPattern::Parse(options.model.dwa, options.model.n_layer));
+  Json json = {
+      {"format", "denseformer-summary"},
+      {"version", 1},
+      {"preset", options.preset},
+      {"model", ModelToJson(options.model)},
+      {"parameters", table.count()},
+      {"dwa_weights", table.count(ParameterGroup::kDwa) + table.count(ParameterGroup::kMixer)},
+      {"steps", state.step},
+      {"batch_size", options.batch_size},
+      {"tokens", tokens},
+      {"epochs", input.epochs},
+      {"seed", options.seed},
+      {"precision", options.precision},
+      {"ranks", input.ranks},
+      {"stages", input.stages},
+      {"threads", NumThreads()},
+      {"cpu", CpuName(GetCpuFeatures())},
+      {"skipped_steps", state.skipped},
+      {"seconds", input.seconds},
+      {"tokens_per_second",
+       state.step_seconds > 0 ? static_cast<double>(tokens) / state.step_seconds : 0.0},
+      {"gemm_share", input.gemm_share}};
   if (input.communication != nullptr && input.communication->steps > 0) {
     const CommunicationCost& cost = *input.communication;
     const double steps = static_cast<double>(cost.steps);

@@ -20,7 +20,7 @@ struct SummaryInput {
   double seconds = 0;
   double gemm_share = 0;
   double epochs = 0;
-  int ranks = 1;
+  int ranks = 1, stages = 1;
   const CommunicationCost* communication = nullptr;  // of rank 0, in this process; several ranks
 };
 

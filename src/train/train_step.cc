@@ -11,6 +11,7 @@ TrainStep::TrainStep(Model& model, Activations& activations, const TrainOptions&
       activations_(activations),
       options_(options),
       reducer_(parts.reducer),
+      pipeline_(parts.pipeline),
       optimizer_(model, options, parts.moments,
                  parts.reducer != nullptr ? parts.reducer->owned() : std::span<const Range>()) {
   if (reducer_ != nullptr) {
@@ -22,16 +23,28 @@ StepResult TrainStep::Run(int64_t step, double rate, BatchSource batches) {
   return Update(step, rate, Accumulate(step, batches));
 }
 
+DropoutOptions TrainStep::PassDropout(int64_t step, int pass, const Batch& batch) const {
+  DropoutOptions dropout = {static_cast<float>(options_.dropout),
+                            static_cast<uint64_t>(options_.seed),
+                            static_cast<uint64_t>(step * options_.accumulate + pass)};
+  dropout.StartAt(batch.first_sequence, batch.length, model_.config());
+  return dropout;
+}
+
 double TrainStep::Accumulate(int64_t step, BatchSource batches) {
   const int passes = options_.accumulate;
+  if (pipeline_ != nullptr) {
+    const auto pass_of = [&](int pass) -> PipelinePass {
+      const Batch batch = batches(step, pass);
+      return {batch, PassDropout(step, pass, batch), 1.0f / static_cast<float>(passes)};
+    };
+    return pipeline_->ForwardBackward(passes, pass_of, block_done_);
+  }
   double loss = 0;
   for (int pass = 0; pass < passes; ++pass) {
     const Batch batch = batches(step, pass);
-    DropoutOptions dropout = {static_cast<float>(options_.dropout),
-                              static_cast<uint64_t>(options_.seed),
-                              static_cast<uint64_t>(step * passes + pass)};
-    dropout.StartAt(batch.first_sequence, batch.length, model_.config());
-    loss += ForwardBackward(model_, batch, dropout, 1.0f / static_cast<float>(passes),
+    loss += ForwardBackward(model_, batch, PassDropout(step, pass, batch),
+                            1.0f / static_cast<float>(passes),
                             pass == 0 ? Gradients::kReplace : Gradients::kAdd, activations_,
                             pass + 1 == passes ? block_done_ : BlockDone()) /
             passes;

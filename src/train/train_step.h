@@ -17,6 +17,7 @@
 #include "model/model.h"
 #include "train/optimizer.h"
 #include "train/options.h"
+#include "train/pipeline.h"
 
 namespace denseformer {
 
@@ -50,6 +51,9 @@ struct TrainStepParts {
   // Moments that the caller keeps, of the parameters that the process updates; empty: the step
   // allocates them.
   Moments moments;
+  // The passes of a stage of a pipeline; null: the whole model in this process. The activations of
+  // the step are then those of its newest pass.
+  Pipeline* pipeline = nullptr;
 };
 
 class TrainStep {
@@ -74,10 +78,13 @@ class TrainStep {
   Optimizer& optimizer() { return optimizer_; }
 
  private:
+  DropoutOptions PassDropout(int64_t step, int pass, const Batch& batch) const;
+
   Model& model_;
   Activations& activations_;
   TrainOptions options_;
   StepReducer* reducer_;
+  Pipeline* pipeline_;
   BlockDone block_done_;  // of the last pass; empty: one process
   Optimizer optimizer_;
 };

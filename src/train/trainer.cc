@@ -17,9 +17,12 @@
 #include "train/diagnosis.h"
 #include "train/evaluate.h"
 #include "train/gemm_rate.h"
+#include "train/pipeline_reducer.h"
+#include "train/pipeline_schedule.h"
 #include "train/plan.h"
 #include "train/run_log.h"
 #include "train/run_place.h"
+#include "train/stage_state.h"
 #include "train/summary.h"
 #include "train/train_data.h"
 #include "train/train_state.h"
@@ -55,8 +58,20 @@ struct TrainInputs {
   TrainBatches batches, sample;
 };
 
-std::optional<DataParallel> MakeParallel(Communicator& world, const Model& model) {
-  return world.size() > 1 ? std::make_optional<DataParallel>(world, model.table()) : std::nullopt;
+std::unique_ptr<DataParallel> MakeParallel(const RankGrid& grid, const Model& model) {
+  return grid.copies().size() > 1 ? std::make_unique<DataParallel>(grid.copies(), model.table())
+                                  : nullptr;
+}
+
+std::unique_ptr<Pipeline> MakePipeline(const RankGrid& grid, const Model& model,
+                                       const TrainOptions& options, int64_t sequences) {
+  if (grid.stages() == nullptr) return nullptr;
+  return std::make_unique<Pipeline>(model, *grid.stages(), options.accumulate, sequences,
+                                    options.model.seq_len, options.recompute);
+}
+
+std::unique_ptr<StepReducer> MakeReducer(Pipeline* pipeline, DataParallel* parallel) {
+  return pipeline != nullptr ? std::make_unique<PipelineReducer>(*pipeline, parallel) : nullptr;
 }
 
 // Before an error that all ranks have: rank 0 throws it and ends the others, which wait here.
@@ -79,7 +94,7 @@ GemmRate TogetherRate(Communicator& world, const GemmRate& mine) {
 class Trainer {
  public:
   // `writer` is null on all ranks but the first.
-  Trainer(const TrainRequest& request, const TrainInputs& inputs, Communicator& world,
+  Trainer(const TrainRequest& request, const TrainInputs& inputs, const RankGrid& grid,
           RunWriter* writer);
   // Begins the run, or resumes it from its newest whole checkpoint.
   void Open();
@@ -91,6 +106,7 @@ class Trainer {
   void CheckData();
   // Fills weights, moments and state of all ranks from a checkpoint.
   void Load(const std::string& checkpoint);
+  void SaveWhole(const Model& model, const Moments& moments);
   void TakeStep();
   void Skip(int64_t step, const StepResult& result);
   // Whether a signal has come to any rank; asks the others.
@@ -114,12 +130,16 @@ class Trainer {
   const TrainOptions& options_;
   const TrainData& data_;
   const TrainBatches &batches_, &sample_;
+  const RankGrid& grid_;
   Communicator& world_;
   RunWriter* writer_;
   SampleRange share_;  // of the sequences of each pass
-  Model model_;
-  Activations activations_;
-  std::optional<DataParallel> parallel_;  // several ranks
+  Model model_;        // of this rank's stage
+  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<Activations> whole_activations_;  // without a pipeline
+  Activations& activations_;
+  std::unique_ptr<DataParallel> parallel_;  // several copies
+  std::unique_ptr<StepReducer> reducer_;    // of a pipeline
   TrainStep step_;
   Schedule schedule_;
   std::vector<int64_t> alpha_steps_;
@@ -134,21 +154,28 @@ class Trainer {
   double smooth_seconds_ = 0;  // of a step
 };
 
-Trainer::Trainer(const TrainRequest& request, const TrainInputs& inputs, Communicator& world,
+Trainer::Trainer(const TrainRequest& request, const TrainInputs& inputs, const RankGrid& grid,
                  RunWriter* writer)
     : request_(request),
       options_(request.options),
       data_(inputs.data),
       batches_(inputs.batches),
       sample_(inputs.sample),
-      world_(world),
+      grid_(grid),
+      world_(grid.world()),
       writer_(writer),
-      share_(PassShare(options_.pass_sequences(), world)),
-      model_(options_.model, options_.compute(), ModelUse::kTraining),
-      activations_(model_, share_.count, options_.model.seq_len, ModelUse::kTraining,
-                   options_.recompute),
-      parallel_(MakeParallel(world, model_)),
-      step_(model_, activations_, options_, {parallel_ ? &*parallel_ : nullptr, {}}),
+      share_(PassShare(options_.pass_sequences(), grid.copies())),
+      model_(options_.model, options_.compute(), ModelUse::kTraining, &grid.stage()),
+      pipeline_(MakePipeline(grid, model_, options_, share_.count)),
+      whole_activations_(
+          pipeline_ ? nullptr
+                    : std::make_unique<Activations>(model_, share_.count, options_.model.seq_len,
+                                                    ModelUse::kTraining, options_.recompute)),
+      activations_(pipeline_ ? pipeline_->newest() : *whole_activations_),
+      parallel_(MakeParallel(grid, model_)),
+      reducer_(MakeReducer(pipeline_.get(), parallel_.get())),
+      step_(model_, activations_, options_,
+            {reducer_ ? reducer_.get() : parallel_.get(), {}, pipeline_.get()}),
       schedule_(options_.MakeSchedule()),
       alpha_steps_(options_.AlphaSteps()),
       tokens_(static_cast<size_t>(activations_.max_rows())),
@@ -162,7 +189,16 @@ void Trainer::Open() {
             DescribeRecompute(EffectOfRecompute(options_.model, options_.compute(), share_.count,
                                                 options_.model.seq_len)));
   }
-  if (parallel_) {
+  if (pipeline_) {
+    LogInfo("{} ranks: {} copies of {} stages; blocks {}", world_.size(), grid_.copies().size(),
+            grid_.plan().size(), grid_.DescribeBlocks());
+    if (options_.accumulate < static_cast<int>(grid_.plan().size())) {
+      LogWarning(
+          "{} passes per step (train.accumulate) keep {} stages waiting for each other; give "
+          "several times as many passes",
+          options_.accumulate, grid_.plan().size());
+    }
+  } else if (parallel_) {
     LogInfo("{} ranks; this one has {} of the {} sequences of a pass and 1/{} of the moments",
             world_.size(), share_.count, options_.pass_sequences(), world_.size());
   }
@@ -183,6 +219,7 @@ void Trainer::Begin() {
   model_.Initialize(static_cast<uint64_t>(options_.seed));
   // Another host's math library may round differently.
   if (parallel_) parallel_->SendWeights(model_);
+  if (pipeline_) pipeline_->SendEmbedding(model_);
   CheckData();
   if (writer_ != nullptr) {
     WriteRunFiles(*writer_, options_.model, data_.tokenizer ? data_.tokenizer->ToJson() : "");
@@ -216,16 +253,25 @@ void Trainer::Resume() {
 }
 
 void Trainer::Load(const std::string& checkpoint) {
-  if (!parallel_) {
-    state_ = FromTrainerState(LoadCheckpoint(checkpoint, model_, step_.optimizer().moments()),
-                              checkpoint);
-    return;
-  }
   TrainerState stored;
-  WholeMoments whole(world_.first() ? model_.weights().size() : 0);
-  if (world_.first()) stored = LoadCheckpoint(checkpoint, model_, whole.moments());
-  parallel_->SendWeights(model_);
-  parallel_->ScatterMoments(whole.moments(), step_.optimizer().moments());
+  const bool first_copy = grid_.copies().first();
+  WholeMoments gathered(parallel_ && first_copy ? model_.weights().size() : 0);
+  const Moments mine = parallel_ ? gathered.moments() : step_.optimizer().moments();
+  if (!pipeline_) {
+    if (world_.first()) stored = LoadCheckpoint(checkpoint, model_, mine);
+  } else if (first_copy) {
+    StageState state(*grid_.stages(), options_.model, grid_.plan());
+    WholeState whole(options_.model, world_.first());
+    if (world_.first()) stored = LoadCheckpoint(checkpoint, *whole.model, whole.moments.moments());
+    state.Scatter(whole.weights(), model_.weights());
+    state.Scatter(whole.moments.moments().first, mine.first);
+    state.Scatter(whole.moments.moments().second, mine.second);
+    model_.WeightsChanged();
+  }
+  if (parallel_) {
+    parallel_->SendWeights(model_);
+    parallel_->ScatterMoments(mine, step_.optimizer().moments());
+  }
   state_ = FromTrainerState(BroadcastState(world_, stored), checkpoint);
 }
 
@@ -253,10 +299,12 @@ void Trainer::Skip(int64_t step, const StepResult& result) {
     LogWarning("step {}: loss or gradient not finite (loss {}); skipped", step + 1, result.loss);
     return;
   }
-  std::string bad = FirstBadTensor(model_, PassBatch(), activations_);
-  // The first rank whose own batch is to blame knows; rank 0 where it is the sum.
-  const std::vector<uint8_t> fine =
-      Exchange(world_, static_cast<uint8_t>(std::isfinite(result.own_loss)));
+  std::string bad =
+      pipeline_ ? FirstBadParameter(model_) : FirstBadTensor(model_, PassBatch(), activations_);
+  // The first rank whose own batch is to blame knows, of a pipeline the first with such a
+  // parameter; rank 0 where it is the sum.
+  const bool mine_fine = pipeline_ ? bad == kNoBadTensor : std::isfinite(result.own_loss);
+  const std::vector<uint8_t> fine = Exchange(world_, static_cast<uint8_t>(mine_fine));
   const auto culprit = std::find(fine.begin(), fine.end(), 0);
   bad = BroadcastText(world_, bad,
                       culprit == fine.end() ? 0 : static_cast<int>(culprit - fine.begin()));
@@ -336,16 +384,29 @@ void Trainer::AfterStep() {
 }
 
 void Trainer::Save() {
-  WholeMoments whole(parallel_ && world_.first() ? model_.weights().size() : 0);
-  if (parallel_) parallel_->GatherMoments(step_.optimizer().moments(), whole.moments());
+  const bool first_copy = grid_.copies().first();
+  WholeMoments gathered(parallel_ && first_copy ? model_.weights().size() : 0);
+  if (parallel_) parallel_->GatherMoments(step_.optimizer().moments(), gathered.moments());
+  const Moments mine = parallel_ ? gathered.moments() : step_.optimizer().moments();
+  if (!pipeline_) return SaveWhole(model_, mine);
+  if (!first_copy) return;
+  StageState state(*grid_.stages(), options_.model, grid_.plan());
+  WholeState whole(options_.model, world_.first());
+  state.Gather(model_.weights(), whole.weights());
+  state.Gather(mine.first, whole.moments.moments().first);
+  state.Gather(mine.second, whole.moments.moments().second);
+  if (world_.first()) SaveWhole(*whole.model, whole.moments.moments());
+}
+
+void Trainer::SaveWhole(const Model& model, const Moments& moments) {
   if (writer_ == nullptr) return;
   RunState state = state_;
   state.updates = step_.optimizer().updates();
   state.dwa_updates = step_.optimizer().dwa_updates();
   state.seconds = Seconds();
   state.log = log_->Sync(state_.step);
-  SaveCheckpoint(*writer_, model_, parallel_ ? whole.moments() : step_.optimizer().moments(),
-                 ToTrainerState(state), {options_.save_keep, options_.save_best});
+  SaveCheckpoint(*writer_, model, moments, ToTrainerState(state),
+                 {options_.save_keep, options_.save_best});
 }
 
 std::string Trainer::ProgressNote() const {
@@ -393,7 +454,8 @@ EvalOptions Trainer::Evaluation(std::function<void(double)> progress) {
     if (progress) progress(share);
     return !AskToStop();
   };
-  options.group = &world_;
+  options.group = &grid_.copies();
+  options.pipeline = pipeline_.get();
   return options;
 }
 
@@ -413,6 +475,7 @@ Json Trainer::Finish() {
       int64_t{options_.batch_size} * options_.model.seq_len * state_.step, state_.step_seconds);
   input.epochs = batches_.EpochsAt(state_.step);
   input.ranks = world_.size();
+  input.stages = static_cast<int>(grid_.plan().size());
   if (parallel_) input.communication = &parallel_->cost();
   // Once more, should RUN/model.safetensors have failed at the last save.
   FinishSave(*writer_, ListCheckpoints(request_.run).back(),
@@ -425,17 +488,23 @@ Json Trainer::Finish() {
 }  // namespace
 
 Json Train(const TrainRequest& request, Communicator& world) {
-  RequireSame(world, "options", ToToml(request.options));
+  RequireSame(world, "options",
+              fmt::format("{}pipeline = {}\n", ToToml(request.options), request.pipeline.stages));
   if (world.first()) CheckPlace(request.run, request.resume);
   const TrainInputs inputs(request.options);
   RequireSame(world, "data",
               Fingerprint(inputs.data.train) + "\n" + Fingerprint(inputs.data.validation));
-  RequireTrainingMemory(request.options, PassShare(request.options.pass_sequences(), world).count,
-                        world.size());
+  const RankGrid grid(world, request.options, request.pipeline);
+  const int64_t sequences = PassShare(request.options.pass_sequences(), grid.copies()).count;
+  const Stage& stage = grid.stage();
+  RequireTrainingMemory(
+      request.options, sequences,
+      {&stage, PipelineSlots(stage.index, stage.count, request.options.accumulate),
+       grid.copies().size()});
   std::optional<RunWriter> writer;
   if (world.first()) writer.emplace(request.run);
   request.checked();
-  Trainer trainer(request, inputs, world, writer ? &*writer : nullptr);
+  Trainer trainer(request, inputs, grid, writer ? &*writer : nullptr);
   trainer.Open();
   return trainer.Run();
 }

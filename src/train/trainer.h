@@ -19,6 +19,7 @@
 
 #include "dist/communicator.h"
 #include "train/options.h"
+#include "train/rank_grid.h"
 
 namespace denseformer {
 
@@ -30,6 +31,7 @@ struct TrainRequest {
   TrainOptions options;  // resolved
   bool resume = false;
   std::vector<std::string> forced;  // keys of options that may differ from the run's (--force)
+  PipelineRequest pipeline;         // on several ranks
   // Called once the place and the data are found to be right and the run is locked.
   std::function<void()> checked = [] {};
 };
@@ -41,7 +43,7 @@ struct TrainRequest {
 // checkpoint is whole in every case.
 nlohmann::ordered_json Train(const TrainRequest& request);
 
-// The same on several ranks that share each step (data_parallel.h); all call it with the same
+// The same on several ranks that share each step (rank_grid.h); all call it with the same
 // options and data, or get kInvalid. The run's directory is rank 0's, and its files do not tell how
 // many ranks there were. A signal to any rank stops all after the same step. Returns null on the
 // other ranks.
