@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error_testing.h"
+#include "dist/testing.h"
+#include "model/testing.h"
+#include "train/data_parallel.h"
+#include "train/pipeline.h"
 
 namespace denseformer {
 namespace {
@@ -45,6 +49,48 @@ TEST(LayoutTest, TrafficOfFortyEightBlocksInFourStages) {
   ClusterJob naive = Job("1x1");
   naive.all_sources = true;
   EXPECT_EQ(Tensors(PlanLayout(naive, Hosts(4), {1, 4, 4})), (std::vector<int>{13, 25, 37}));
+}
+
+TEST(LayoutTest, BytesAreWhatTheRanksCount) {
+  const ThreadsGuard threads(1);
+  ClusterJob job = Job("2x3", 9);
+  job.compute = DType::kBF16;
+  job.batch_size = 12;
+  job.length = 5;
+  const Layout layout = PlanLayout(job, Hosts(3), {1, 3, 4});
+  std::vector<int> cuts;
+  for (const LayoutCut& cut : layout.cuts) cuts.push_back(cut.block);
+  const std::vector<Stage> plan =
+      PlanStages(DepthPattern::Parse(job.config.dwa, job.config.n_layer), cuts);
+  const RandomBatch batch(job.config, 4, 5, 1);
+  RunRanks(3, [&](Communicator& stages) {
+    const size_t s = static_cast<size_t>(stages.rank());
+    const Model model(job.config, job.compute, ModelUse::kTraining, &plan[s]);
+    Pipeline pipeline(model, stages, layout.micro_batches, 4, 5, /*recompute=*/false);
+    pipeline.ForwardBackward(layout.micro_batches, [&](int) {
+      return PipelinePass{batch.batch(), {}, 1};
+    });
+    if (s + 1 == plan.size()) return;
+    EXPECT_EQ(stages.traffic().sent[s + 1], layout.cuts[s].forward * layout.micro_batches);
+    EXPECT_EQ(stages.traffic().received[s + 1], layout.cuts[s].backward * layout.micro_batches);
+  });
+}
+
+TEST(LayoutTest, BytesBetweenCopiesAreWhatTheRanksCount) {
+  const ClusterJob job = Job("2x3", 4);
+  const Layout layout = PlanLayout(job, Hosts(2), {2, 1, 1});
+  std::vector<int64_t> sent(2);
+  RunRanks(2, [&](Communicator& copies) {
+    const Model model(job.config, DType::kF32, ModelUse::kTraining);
+    DataParallel parallel(copies, model.table());
+    double loss = 0;
+    parallel.Reduce(model.gradients(), loss);
+    parallel.GatherWeights(model.weights());
+    // Besides the loss.
+    sent[static_cast<size_t>(copies.rank())] =
+        copies.traffic().total_sent() - static_cast<int64_t>(sizeof(loss));
+  });
+  EXPECT_EQ(std::max(sent[0], sent[1]), layout.reduced_bytes);
 }
 
 TEST(LayoutTest, MomentsAreSharedByTheCopies) {
