@@ -84,13 +84,23 @@ void AddModelOptions(CLI::App& app, const Benchmark& benchmark, BenchOptions& o)
     app.add_option("--batch", o.batches, "Sequences per batch; several, separated by commas")
         ->capture_default_str();
   }
+  if (takes(kBenchSteps)) {
+    o.batches = "1";
+    app.add_option("--batch", o.batches, "Sequences; several numbers, separated by commas")
+        ->capture_default_str();
+    app.add_option("--context", o.contexts,
+                   "Tokens that each sequence has seen; several numbers, separated by commas; "
+                   "default: --seq-len");
+  }
   if (takes(kBenchLength)) {
     app.add_option("--seq-len", o.length, "Tokens per sequence; default: the preset's")
         ->check(WholeNumber(1, 1 << 20));
   }
   if (takes(kBenchPrecision)) {
-    app.add_option("--precision", o.precision, "auto, fp32 or bf16")
-        ->check(OneOf(PrecisionNames()))
+    const bool int8 = takes(kBenchSteps);
+    app.add_option("--precision", o.precision,
+                   int8 ? "auto, fp32, bf16 or int8" : "auto, fp32 or bf16")
+        ->check(OneOf(int8 ? InferencePrecisionNames() : PrecisionNames()))
         ->capture_default_str();
   }
   if (takes(kBenchRecompute)) {

@@ -76,9 +76,30 @@ TEST(BenchTest, EveryBenchmarkOfTheTableGivesATable) {
   }
 }
 
+TEST(BenchTest, StepsOfDecodingByBatchAndContext) {
+  const std::vector<std::string> call = {"bench",  "decode",      "--preset", "test",     "--dwa",
+                                         "none",   "--precision", "int8",     "--rounds", "1",
+                                         "--json", "--quiet",     "--batch",  "1,4"};
+  std::vector<std::string> two = call;
+  two.insert(two.end(), {"--context", "8,40"});
+  const ProgramResult result = RunProgram(two);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["settings"]["precision"], "int8");
+  EXPECT_EQ(Names(json),
+            (std::vector<std::string>{"1 x 8, read the weights once", "1 x 8, none",
+                                      "4 x 8, read the weights once", "4 x 8, none",
+                                      "1 x 40, read the weights once", "1 x 40, none",
+                                      "4 x 40, read the weights once", "4 x 40, none"}));
+  two.back() = "8,x";
+  const ProgramResult wrong = RunProgram(two);
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.err.find("--context: got 'x'"), std::string::npos) << wrong.err;
+}
+
 TEST(BenchTest, AnOptionThatWouldDoNothingIsUnknown) {
   const std::pair<const char*, const char*> cases[] = {
-      {"optimizer", "--batch"}, {"decode", "--batch"}, {"gemm", "--dwa"}, {"dwa", "--depths"}};
+      {"optimizer", "--batch"}, {"gemm", "--dwa"}, {"dwa", "--depths"}};
   for (const auto& [kind, option] : cases) {
     const ProgramResult result = RunProgram({"bench", kind, option, "1"});
     EXPECT_EQ(result.status, 2) << kind;

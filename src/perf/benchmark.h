@@ -30,6 +30,7 @@ struct BenchOptions {
   std::string tokenizer;              // path of a tokenizer
   std::string text;                   // path of the text to encode
   InterleaveOptions interleave;
+  std::string contexts;  // cached tokens per sequence, a list; empty: `length`
 };
 
 // The options that a benchmark takes; every one takes those of the harness (--rounds and so on).
@@ -43,6 +44,7 @@ enum BenchOption : unsigned {
   kBenchRecompute = 64,  // --recompute
   kBenchText = 128,      // --tokenizer and --text
   kBenchMixer = 256,     // --mixer, --streams and --mixer-norm
+  kBenchSteps = 512,     // --batch and --context, lists of numbers; --precision int8
 };
 
 struct Benchmark {

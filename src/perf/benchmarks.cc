@@ -8,8 +8,8 @@
   ROW("train", BenchTrain, kWholePass | kBenchRecompute,                                           \
       "Training step: forward, backward, gradient norm, AdamW")                                    \
   ROW("decode", BenchDecode,                                                                       \
-      kBenchPreset | kBenchPatterns | kBenchMixer | kBenchLength | kBenchPrecision,                \
-      "One token of one sequence, against reading the weights once")                               \
+      kBenchPreset | kBenchPatterns | kBenchMixer | kBenchLength | kBenchPrecision | kBenchSteps,  \
+      "One token of each of several sequences, against reading weights, keys and values once")     \
   ROW("prefill", BenchPrefill,                                                                     \
       kBenchPreset | kBenchPatterns | kBenchMixer | kBenchLength | kBenchPrecision,                \
       "The prompt of one sequence, against the GEMMs of its blocks")                               \
