@@ -60,13 +60,17 @@ void AddModelOptions(CLI::App& app, const Benchmark& benchmark, BenchOptions& o)
   }
   if (takes(kBenchPatterns)) {
     app.add_option("--dwa", o.patterns,
-                   "Depth patterns, separated by commas; the first is the baseline")
+                   "Depth patterns, separated by commas; the first is the baseline" +
+                       std::string(takes(kBenchMixer) ? "; 4x5+dynamic+rv has a mixer and streams "
+                                                        "of its own"
+                                                      : ""))
         ->capture_default_str();
   } else {
     o.patterns = "none";
   }
   if (takes(kBenchMixer)) {
-    app.add_option("--mixer", o.mixer, "Weights of every pattern but none: " + MixerNames())
+    app.add_option("--mixer", o.mixer,
+                   "Weights of the patterns without a mixer of their own: " + MixerNames())
         ->capture_default_str();
     app.add_option("--streams", o.streams,
                    "Parts of a block with an average of their own: " + StreamNames())

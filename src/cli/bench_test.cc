@@ -1,6 +1,7 @@
 // denseformer bench on a model of milliseconds: what it reports, never how fast it was.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -46,10 +47,22 @@ TEST(BenchTest, MixersOfEveryPatternButNone) {
     ExpectTable(json);
     EXPECT_EQ(json["settings"]["mixer"], "dynamic, streams rv, norm prepost");
   }
+  const ProgramResult several = RunProgram(
+      {"bench", "forward", "--preset", "test", "--dwa",
+       "none,2x1,2x1+dynamic+rv,1x1+attnres,2x1+dynamic+r+prepost", "--rounds", "1", "--json"});
+  ASSERT_EQ(several.status, 0) << several.err;
+  const std::vector<std::string> names = Names(Json::parse(several.out));
+  EXPECT_EQ(std::count(names.begin(), names.end(), "2x1+dynamic+rv"), 1);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "1x1+attnres"), 1);
   const ProgramResult wrong = RunProgram(
       {"bench", "forward", "--preset", "test", "--dwa", "2x1", "--mixer", "dyn", "--rounds", "1"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_NE(wrong.err.find("model.mixer: got 'dyn'"), std::string::npos) << wrong.err;
+  const ProgramResult parts = RunProgram(
+      {"bench", "forward", "--preset", "test", "--dwa", "2x1+dynamic+r+none+5", "--rounds", "1"});
+  EXPECT_EQ(parts.status, 2);
+  EXPECT_NE(parts.err.find("expected PATTERN or PATTERN+MIXER+STREAMS+NORM"), std::string::npos)
+      << parts.err;
 }
 
 TEST(BenchTest, EveryBenchmarkOfTheTableGivesATable) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/random.h"
@@ -62,9 +63,15 @@ ModelBenchOptions ParseModelOptions(const BenchOptions& options) {
 }
 
 ModelConfig WithPattern(const ModelConfig& base, int depth, const std::string& pattern) {
+  const std::vector<std::string> parts = Split(pattern, '+');
   ModelConfig config = base;
   config.n_layer = depth;
-  config.dwa = pattern;
+  std::string* const fields[] = {&config.dwa, &config.mixer, &config.streams, &config.mixer_norm};
+  if (parts.size() > std::size(fields)) {
+    Throw(ErrorCode::kUsage, "--dwa: got '{}', expected PATTERN or PATTERN+MIXER+STREAMS+NORM",
+          pattern);
+  }
+  for (size_t i = 0; i < parts.size(); ++i) *fields[i] = parts[i];
   if (pattern == "none") {  // no modules to mix
     config.mixer = ModelConfig().mixer;
     config.streams = ModelConfig().streams;

@@ -32,7 +32,8 @@ struct ModelBenchOptions {
 // Throws kUsage for what cannot be parsed, and for patterns that do not fit a depth.
 ModelBenchOptions ParseModelOptions(const BenchOptions& options);
 
-// `base` with another depth and pattern.
+// `base` with another depth and pattern: "4x5", or "4x5+dynamic+rv" with a mixer, streams and norm
+// of its own. Throws kUsage where there are more parts.
 ModelConfig WithPattern(const ModelConfig& base, int depth, const std::string& pattern);
 
 // A model with weights as large as the recipe's and averages over all depths: a kernel may be
