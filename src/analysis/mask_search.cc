@@ -26,7 +26,7 @@ class Method {
 
   // With the gradients of step `step` (from 0).
   virtual void Look(int64_t /*step*/) {}
-  // After its update at `rate`.
+  // After its update; `rate` is that of the depth weights.
   virtual void Updated(int64_t step, double rate) = 0;
   virtual int64_t weights() const { return mask_.count(); }
   const DepthMask& mask() const { return mask_; }
@@ -185,7 +185,7 @@ SearchResult SearchMask(Model& model, const TrainBatches& batches, int64_t first
             "search: loss or gradient not finite at step {} (loss {}); give a lower --lr", step + 1,
             loss);
     }
-    method->Updated(step, rate);
+    method->Updated(step, rate * options.mixer_lr);
     course.push_back({step + 1, method->weights(), loss});
     progress.Update(static_cast<double>(step + 1),
                     fmt::format("loss {:.3f}, {} weights", loss, course.back().weights));

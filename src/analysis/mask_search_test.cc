@@ -52,9 +52,13 @@ TEST_F(MaskSearchTest, FindsAsManyWeightsAsAskedFor) {
         const std::vector<int>& kept = result.pattern.sources(i);
         for (int j = 0; j < i; ++j) {
           const bool keeps = std::find(kept.begin(), kept.end(), j) != kept.end();
-          if (!keeps) EXPECT_EQ(model.tensors().alphas[i].f32()[j], 0) << i << " " << j;
+          if (!keeps) {
+            EXPECT_EQ(model.tensors().alphas[i].f32()[j], 0) << i << " " << j;
+          }
         }
-        if (kept.empty()) EXPECT_EQ(model.tensors().alphas[i].f32()[i], 1) << i;
+        if (kept.empty()) {
+          EXPECT_EQ(model.tensors().alphas[i].f32()[i], 1) << i;
+        }
       }
     }
   }

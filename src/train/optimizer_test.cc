@@ -78,6 +78,44 @@ TEST(OptimizerTest, EveryParameterMovesByTheFormula) {
   }
 }
 
+// --mixer-lr is a factor for all weights of averages, --mixer-weight-decay for those of mixers that
+// are not static.
+TEST(OptimizerTest, RateAndDecayOfMixers) {
+  for (const char* mixer : {"static", "dynamic", "attention", "attnres"}) {
+    TrainOptions options = Options();
+    options.model.mixer = mixer;
+    options.model.streams = "rv";
+    Model one = TestModel(options);
+    options.mixer_lr = 0.25;
+    options.mixer_weight_decay = 0.5;
+    Model other = TestModel(options);
+    // Away from 0, where decay shows nothing.
+    for (Model* model : {&one, &other}) {
+      for (float& weight : model->weights()) weight += 0.5f;
+    }
+    const std::vector<float> before = Copy(one.weights());
+    Optimizer first(one, Options());
+    Optimizer second(other, options);
+    FillGradients(one, 1);
+    FillGradients(other, 1);
+    first.Update(0, 1e-2, 1);
+    second.Update(0, 1e-2, 1);
+    for (const Parameter& p : one.table().all()) {
+      const bool mixes = p.name.starts_with("dwa_modules.");
+      for (int64_t i = p.offset; i < p.offset + p.count(); ++i) {
+        const double w = before[i];
+        double moved = one.weights()[i] - w;
+        if (mixes && std::string(mixer) != "static") {
+          moved = 0.25 * moved - 1e-2 * 0.25 * 0.5 * w;
+        } else if (mixes) {
+          moved *= 0.25;  // decays as before, at its own rate
+        }
+        ASSERT_NEAR(other.weights()[i] - w, moved, 1e-6) << mixer << " " << p.name;
+      }
+    }
+  }
+}
+
 TEST(OptimizerTest, DelayedDwaWeightsBeginAsIfNew) {
   TrainOptions options = Options();
   options.dwa_start = 2;
