@@ -3,8 +3,8 @@
 #
 #   train_ranks_test.sh ROOT PROGRAM RANKS
 set -uo pipefail
-program=$2 ranks=$3
-. "$1/tests/ranks.sh"
+root=$1 program=$2 ranks=$3
+. "$root/tests/ranks.sh"
 cd "$scratch" || exit 1
 
 options=("${small[@]}" --dwa 2x1 --steps 20 --batch-size 8 --accumulate 2 --dropout 0.1 --eval-every 10 --save-every 7)
@@ -44,6 +44,21 @@ diff <(content whole) <(content killed) || fail "a run that was killed differs"
 for key in loss final_loss; do
   close alone whole $key || fail "$key resumed in one process"
 done
+
+# train-elastic starts it again by itself.
+elastic=("$root/scripts/train-elastic" --ranks "$ranks" --program "$program" --wait 0
+  -- --allow-run-as-root --oversubscribe --mca plm isolated --)
+timeout -k 5 200 "${elastic[@]}" elastic "${slow[@]}" >/dev/null 2>err &
+job=$!
+wait_for_steps elastic 12 $job || fail "elastic: $(cat err)"
+kill -9 "$(pgrep -P "$(mpirun_of "$(pgrep -P $job)")" | sort -n | head -1)"
+wait $job || fail "elastic: $(cat err)"
+grep -q 'starts again in 0 s from elastic/checkpoints/step-' err || fail "elastic: $(cat err)"
+diff <(content whole) <(content elastic) || fail "a run that was started again differs"
+timeout -k 5 200 "${elastic[@]}" elastic "${slow[@]}" --seed 9 >/dev/null 2>err
+[ $? = 2 ] || fail "a wrong call under train-elastic: $(cat err)"
+"$root/scripts/train-elastic" --rank 2 -- run 2>err && fail "an unknown option"
+grep -qx "train-elastic: unknown option '--rank'; see --help" err || fail "$(cat err)"
 
 # A signal to mpirun, or to one rank, saves at the same step on all. mpirun passes SIGUSR1 on at once;
 # for SIGTERM it waits, sends it, waits again, and kills.
@@ -86,10 +101,11 @@ expect() {
     fail "expected status $status and '$text', got $got: $(cat out err)"
   fi
 }
+expect 2 "unknown option '--sed'" "$program" train new "${options[@]}" --sed 1
 expect 2 "train: a holds a run already" "$program" train a "${options[@]}"
 expect 2 "train: 1 sequences per pass" "$program" train new "${options[@]}" --accumulate 8
 expect 1 "train: no nowhere/train.bin" "$program" train new "${options[@]}" --data nowhere
-expect 2 "train: nothing to resume at new" "$program" train new --resume
+expect 1 "train: nothing to resume at new" "$program" train new --resume
 [ ! -e new ] || fail "a wrong call left a directory"
 cat >seed.sh <<END
 #!/bin/sh

@@ -15,6 +15,7 @@
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/run_ranks.h"
 #include "cli/wait_policy.h"
 
 namespace denseformer {
@@ -153,6 +154,7 @@ int main(int argc, char** argv) {
     Run(argc, argv);
     FlushStdout();
   } catch (const Error& error) {
+    WaitForFirstRank();
     LogError("{}", error.what());
     status = ExitStatus(error.code());
   } catch (const std::bad_alloc&) {

@@ -1,6 +1,9 @@
 #include "cli/run_ranks.h"
 
+#include <chrono>
+#include <cstdlib>
 #include <new>
+#include <thread>
 
 #include "base/error.h"
 
@@ -15,6 +18,16 @@ void RunOrFail(Communicator& world, FunctionRef<void()> work) {
     world.Fail("out of memory", 1);
   } catch (const std::exception& error) {
     world.Fail(fmt::format("unexpected: {} (this is a bug, please report it)", error.what()), 1);
+  }
+}
+
+void WaitForFirstRank() {
+  // Open MPI, MPICH and its relatives, PMIx.
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) {
+    const char* rank = std::getenv(name);
+    if (rank == nullptr) continue;
+    if (std::atoi(rank) > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
+    return;
   }
 }
 

@@ -118,7 +118,8 @@ constexpr int kReportTag = 0, kPulseTag = 1;
 constexpr auto kReportPeriod = std::chrono::milliseconds(500);
 constexpr auto kMonitorPeriod = std::chrono::milliseconds(20);
 constexpr auto kProgressPeriod = std::chrono::milliseconds(1);  // while messages are under way
-constexpr double kSilenceAfterSignal = 10;                      // seconds
+constexpr auto kFirstSpeaks = std::chrono::seconds(1);
+constexpr double kSilenceAfterSignal = 10;  // seconds
 
 class Monitor {
  public:
@@ -138,6 +139,8 @@ class Monitor {
 
   void Fail(const std::string& message, int status) {
     if (rank_ == 0) End(message, status);
+    // Where all ranks fail alike, rank 0 speaks.
+    std::this_thread::sleep_for(kFirstSpeaks);
     Report report;
     report.kind = Report::kFailed;
     report.exit_status = status;
