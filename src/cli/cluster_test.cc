@@ -75,7 +75,6 @@ TEST_F(ClusterTest, SaysWhatIsWrong) {
       {{"--hosts", "4", "--pipeline", "3"}, "no layout of 4 ranks"},
       {{"--hosts", "0"}, "--hosts"},
       {{"--length", "100000"}, "--length 100000, expected at most"},
-      {{"--costs", scratch_ / "none.json"}, "none.json"},
       {{"--from", costs_}, "--from needs --svg"},
       {{"--width", "7"}, "--width 7, expected a multiple of"},
   };
@@ -84,6 +83,10 @@ TEST_F(ClusterTest, SaysWhatIsWrong) {
     EXPECT_NE(result.status, 0) << message;
     EXPECT_TRUE(Contains(result.err, message)) << result.err;
   }
+  const ProgramResult missing =
+      RunProgram({"cluster", "--preset", "test", "--costs", scratch_ / "none.json"});
+  EXPECT_NE(missing.status, 0);
+  EXPECT_TRUE(Contains(missing.err, "none.json")) << missing.err;
 }
 
 }  // namespace

@@ -41,14 +41,17 @@ LayoutCut PlanTraffic(const ClusterJob& job, const Cut& cut, int64_t tokens) {
   return traffic;
 }
 
-// What the ranks of the copies send of a stage's parameters: of gradients, and again of weights.
+// What a rank of the copies sends of a stage's parameters: gradients of what the others update, and
+// the weights that it has updated to each of them.
 int64_t ReducedBytes(const ParameterTable& table, int copies) {
   int64_t most = 0;
+  const std::vector<GradientBucket> buckets = MakeBuckets(table);
   for (int copy = 0; copy < copies && copies > 1; ++copy) {
     int64_t sent = 0;
-    for (const GradientBucket& bucket : MakeBuckets(table)) {
+    for (const GradientBucket& bucket : buckets) {
       const int64_t size = bucket.range.size();
-      sent += size - ShardRange(size, copy, copies).size();
+      const int64_t shard = ShardRange(size, copy, copies).size();
+      sent += size - shard + shard * (copies - 1);
     }
     most = std::max(most, sent * static_cast<int64_t>(sizeof(float)));
   }
@@ -84,11 +87,11 @@ void PlanUpdate(const ClusterJob& job, const ClusterSpec& spec, const DepthPatte
                              job.costs.update * static_cast<double>(table.buffer_size()) / copies);
     if (copies == 1) continue;
     const int64_t bytes = ReducedBytes(table, copies);
-    layout.reduced_bytes = std::max(layout.reduced_bytes, 2 * bytes);
+    layout.reduced_bytes = std::max(layout.reduced_bytes, bytes);
     // Buckets of all blocks but the first travel while the last backward pass goes on.
     const double blocks = stages[s].blocks.last - stages[s].blocks.first + 1;
     const double hidden = layout.stages[s].seconds.backward * (blocks - 1) / blocks;
-    const double seconds = link.Seconds(bytes) + link.latency * (copies - 1);
+    const double seconds = link.Seconds(bytes / 2) + link.latency * (copies - 1);
     layout.gradients = std::max(layout.gradients, std::max(0.0, seconds - hidden));
     layout.weights = std::max(layout.weights, seconds);
   }
