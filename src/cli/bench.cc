@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/bench_serve.h"
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -173,6 +174,7 @@ void AddBenchmark(CLI::App& parent, CommonOptions& common, const Benchmark& benc
 void AddBench(CLI::App& app, CommonOptions& common) {
   app.require_subcommand(1);
   for (const Benchmark& benchmark : Benchmarks()) AddBenchmark(app, common, benchmark);
+  AddBenchServe(app, common);
 }
 
 }  // namespace denseformer

@@ -39,13 +39,14 @@ std::string TokenName(const Tokenizer& tokenizer, int32_t id) {
   return name;
 }
 
-AnswerFormat::AnswerFormat(const Tokenizer& tokenizer, bool chat, bool logprobs, std::string model,
-                           uint64_t seed)
+AnswerFormat::AnswerFormat(const Tokenizer& tokenizer, const CompletionRequest& request,
+                           std::string model, uint64_t seed)
     : tokenizer_(tokenizer),
-      chat_(chat),
-      logprobs_(logprobs),
+      chat_(request.chat),
+      logprobs_(request.logprobs >= 0),
+      token_ids_(request.return_token_ids),
       model_(std::move(model)),
-      id_(RandomId(chat ? "chatcmpl" : "cmpl")),
+      id_(RandomId(chat_ ? "chatcmpl" : "cmpl")),
       created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
                    .count()),
@@ -100,9 +101,14 @@ Json AnswerFormat::ChatLogprobs(const ChoiceDelta& delta) const {
   return {{"content", content}};
 }
 
-Json AnswerFormat::Logprobs(const ChoiceDelta& delta) const {
-  if (!logprobs_) return nullptr;
-  return chat_ ? ChatLogprobs(delta) : TextLogprobs(delta);
+void AnswerFormat::AddTokens(const ChoiceDelta& delta, Json& choice) const {
+  choice["logprobs"] = nullptr;
+  if (logprobs_) choice["logprobs"] = chat_ ? ChatLogprobs(delta) : TextLogprobs(delta);
+  if (!token_ids_) return;
+  choice["token_ids"] = Json::array();
+  for (const TokenRecord& record : delta.tokens) {
+    choice["token_ids"].push_back(record.token.chosen.id);
+  }
 }
 
 Json AnswerFormat::Whole(const std::vector<ChoiceDelta>& choices, const Usage& usage) const {
@@ -116,7 +122,7 @@ Json AnswerFormat::Whole(const std::vector<ChoiceDelta>& choices, const Usage& u
     } else {
       json["text"] = choice.text;
     }
-    json["logprobs"] = Logprobs(choice);
+    AddTokens(choice, json);
     json["finish_reason"] = FinishJson(choice.finish);
     answer["choices"].push_back(std::move(json));
   }
@@ -136,7 +142,7 @@ std::string AnswerFormat::Chunk(int index, const ChoiceDelta& delta, bool first,
   } else {
     choice["text"] = delta.text;
   }
-  choice["logprobs"] = Logprobs(delta);
+  AddTokens(delta, choice);
   choice["finish_reason"] = FinishJson(delta.finish);
   chunk["choices"] = Json::array({std::move(choice)});
   if (usage) chunk["usage"] = nullptr;

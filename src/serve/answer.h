@@ -20,7 +20,7 @@ struct Usage {
 class AnswerFormat {
  public:
   // `tokenizer` must outlive it.
-  AnswerFormat(const Tokenizer& tokenizer, bool chat, bool logprobs, std::string model,
+  AnswerFormat(const Tokenizer& tokenizer, const CompletionRequest& request, std::string model,
                uint64_t seed);
 
   // The whole answer.
@@ -35,12 +35,13 @@ class AnswerFormat {
 
  private:
   Json Head(const char* object) const;
-  Json Logprobs(const ChoiceDelta& delta) const;
+  // Log-probabilities and ids of the tokens, as far as asked for.
+  void AddTokens(const ChoiceDelta& delta, Json& choice) const;
   Json TextLogprobs(const ChoiceDelta& delta) const;
   Json ChatLogprobs(const ChoiceDelta& delta) const;
 
   const Tokenizer& tokenizer_;
-  bool chat_, logprobs_;
+  const bool chat_, logprobs_, token_ids_;
   std::string model_, id_;
   int64_t created_;
   uint64_t seed_;

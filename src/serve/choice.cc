@@ -14,7 +14,11 @@ void ChoiceDelta::Append(ChoiceDelta more) {
 }
 
 Choice::Choice(const Tokenizer& tokenizer, const CompletionRequest& request, const Prompt& prompt)
-    : tokenizer_(tokenizer), request_(request), prompt_(prompt), stream_(request.stop) {}
+    : tokenizer_(tokenizer),
+      request_(request),
+      prompt_(prompt),
+      recorded_(request.logprobs >= 0 || request.return_token_ids),
+      stream_(request.stop) {}
 
 // The offset of the next token: of the character that its first byte belongs to.
 int64_t Choice::CountCharacters(std::string_view bytes) {
@@ -34,7 +38,7 @@ void Choice::TakePrompt(ChoiceDelta& delta) {
     const int32_t id = prompt_.tokens[n];
     // An empty prompt is one end-of-text token, without text.
     const int64_t offset = prompt_.text.empty() ? 0 : CountCharacters(tokenizer_.TokenBytes(id));
-    if (request_.logprobs < 0) continue;
+    if (!recorded_) continue;
     TokenRecord record{{.chosen = {.id = id}, .likeliest = {}}, false, offset};
     if (n > 0 && n <= prompt_logprobs_.size()) {
       record.token = std::move(prompt_logprobs_[n - 1]);
@@ -51,7 +55,7 @@ std::string Choice::TakeToken(const EngineEvent& event) {
   const bool end = event.finish == FinishReason::kEndOfText;
   const std::string_view bytes = end ? std::string_view() : tokenizer_.TokenBytes(id);
   const int64_t offset = CountCharacters(bytes);
-  if (request_.logprobs >= 0) held_.push_back({{*event.token, true, offset}, bytes_});
+  if (recorded_) held_.push_back({{*event.token, true, offset}, bytes_});
   bytes_ += bytes.size();
   return stream_.Add(bytes);
 }

@@ -13,7 +13,7 @@
 
 namespace denseformer {
 
-// A token of an answer, where log-probabilities are asked for.
+// A token of an answer, where log-probabilities or ids are asked for.
 struct TokenRecord {
   GeneratedToken token;
   bool known = true;   // false: the first token of a prompt has no probability
@@ -56,6 +56,7 @@ class Choice {
   const Tokenizer& tokenizer_;
   const CompletionRequest& request_;
   const Prompt& prompt_;
+  const bool recorded_;  // the client wants the tokens, not the text alone
   TextStream stream_;
   std::vector<GeneratedToken> prompt_logprobs_;
   std::vector<Held> held_;  // tokens whose text is not certain yet

@@ -25,7 +25,7 @@ CompletionJob::CompletionJob(std::shared_ptr<Exchange> exchange, CompletionReque
       headers_(std::move(headers)),
       begin_(begin),
       seed_(request_.seed ? *request_.seed : RandomSeed()),
-      format_(model_.tokenizer(), request_.chat, request_.logprobs >= 0, model_name, seed_) {
+      format_(model_.tokenizer(), request_, model_name, seed_) {
   for (const Prompt& prompt : request_.prompts) {
     for (int k = 0; k < request_.n; ++k) {
       choices_.push_back({Choice(model_.tokenizer(), request_, prompt), {}, false, {}});

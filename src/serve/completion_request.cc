@@ -80,6 +80,9 @@ constexpr Field<Request> kCommonFields[] = {
        ReadFields<StreamOptions>(kStreamOptions, v, options);
        r.include_usage = options.include_usage;
      }},
+    {{"return_token_ids", Type::kBool, 0, 0, "false",
+      "Also the token ids of each text, as token_ids of the choice"},
+     [](Request& r, const Json& v) { r.return_token_ids = v.get<bool>(); }},
     {{"ignore_eos", Type::kBool, 0, 0, "false", "Continue after the end-of-text token"},
      [](Request& r, const Json& v) { r.ignore_eos = v.get<bool>(); }},
     {{"context", Type::kString, 0, 0, "\"stop\"",

@@ -45,6 +45,7 @@ struct CompletionRequest {
   int logprobs = -1;  // how many of the likeliest tokens; -1: no log-probabilities
   bool chat_logprobs = false;
   int top_logprobs = -1;
+  bool return_token_ids = false;
   bool stream = false;
   bool include_usage = false;
 };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "serve/completion_request.h"
+#include "serve/depth_endpoint.h"
 #include "serve/service.h"
 #include "serve/tokenize.h"
 
@@ -20,6 +21,7 @@ constexpr BodyRow kBodies[] = {
     {"/v1/chat/completions", [] { return Infos(ChatFields()); }},
     {"/tokenize", TokenizeFields},
     {"/detokenize", DetokenizeFields},
+    {"/depth", DepthFields},
 };
 
 Json Answers(const Route& route) {

@@ -1,12 +1,15 @@
 #include "serve/service.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "serve/access.h"
+#include "serve/depth_endpoint.h"
 #include "serve/openapi.h"
+#include "serve/page_assets.h"
 #include "serve/request_error.h"
 #include "serve/tokenize.h"
 
@@ -23,11 +26,23 @@ constexpr Route kRoutes[] = {
     {"POST", "/tokenize", kModel, "Text to token ids", &Service::Tokenize},
     {"POST", "/detokenize", kModel, "Token ids to text", &Service::Detokenize},
     {"GET", "/tokenizer_info", kModel, "What the tokenizer is", &Service::TokenizerInfo},
+    {"POST", "/depth", kModel | kWork,
+     "What every module reads, and what every depth predicts, at one token", &Service::Depth},
     {"GET", "/health", kPublic, "200 where requests are served, 503 while loading or draining",
      &Service::Health},
     {"GET", "/metrics", 0, "Counters in Prometheus' text format", &Service::ShowMetrics},
     {"GET", "/openapi.json", 0, "This interface as an OpenAPI document", &Service::OpenApi},
+    {"GET", "/", kPublic, "The page for the browser", &Service::Page},
+    {"GET", "/page.css", kPublic, "Its style sheet", &Service::Page},
+    {"GET", "/page.js", kPublic, "Its script", &Service::Page},
 };
+
+// What the page may load: nothing from elsewhere.
+constexpr const char* kPagePolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+constexpr int kMostDepthViews = 8;  // under way at the same time
 
 }  // namespace
 
@@ -220,6 +235,44 @@ void Service::OpenApi(const std::shared_ptr<Exchange>& exchange) {
   Reply(exchange, {.body = ToText(OpenApiDocument(options_.model_name))});
 }
 
+// Between two steps of the engine, on its thread: it costs about as much as a prompt.
+void Service::Depth(const std::shared_ptr<Exchange>& exchange) {
+  const DepthRequest request = ParseDepth(*model_, ParseBody(exchange->request().body));
+  if (depth_views_ >= kMostDepthViews) {
+    throw RequestError(429, "", fmt::format("{} views are under way already", depth_views_));
+  }
+  ++depth_views_;
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  exchange->OnClose([gone] { *gone = true; });
+  engine_->Call([this, exchange, gone, request, model = *model_] {
+    HttpResponse response;
+    try {
+      if (!*gone) response.body = ToText(DepthAnswer(model, request));
+    } catch (const Error& error) {
+      response = ErrorResponse(HttpStatus(error.code()), error.what());
+    }
+    http_.Post([this, exchange, response = std::move(response)] {
+      --depth_views_;
+      Reply(exchange, response);
+    });
+  });
+}
+
+void Service::Page(const std::shared_ptr<Exchange>& exchange) {
+  const std::string& path = exchange->request().path;
+  const bool style = path == "/page.css", script = path == "/page.js";
+  HttpResponse response;
+  response.content_type = style    ? "text/css; charset=utf-8"
+                          : script ? "text/javascript; charset=utf-8"
+                                   : "text/html; charset=utf-8";
+  response.body = style ? kPageStyle : script ? kPageScript : kPageHtml;
+  response.headers = {{"Content-Security-Policy", kPagePolicy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cache-Control", "no-cache"}};
+  Reply(exchange, std::move(response));
+}
+
 void Service::Drain() {
   if (drain_until_) {
     queue_->FailAll(503, "the server is shutting down", "shutdown");
@@ -241,7 +294,7 @@ void Service::Tick() {
     queue_->FailAll(503, "the server is shutting down", "shutdown");
   }
   const bool flushed = http_.unsent_bytes() == 0 || now >= *drain_until_ + kFlushTime;
-  if (queue_->empty() && flushed) http_.Stop();
+  if (queue_->empty() && depth_views_ == 0 && flushed) http_.Stop();
 }
 
 }  // namespace denseformer

@@ -63,6 +63,8 @@ class Service {
   void Health(const std::shared_ptr<Exchange>& exchange);
   void ShowMetrics(const std::shared_ptr<Exchange>& exchange);
   void OpenApi(const std::shared_ptr<Exchange>& exchange);
+  void Depth(const std::shared_ptr<Exchange>& exchange);
+  void Page(const std::shared_ptr<Exchange>& exchange);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -86,6 +88,7 @@ class Service {
   int64_t started_ = 0;                 // seconds since 1970
   std::optional<Clock::time_point> drain_until_;
   std::optional<Error> failure_;
+  int depth_views_ = 0;  // under way
   std::unique_ptr<EngineThread> engine_;
   std::unique_ptr<JobQueue> queue_;
 };

@@ -1,0 +1,218 @@
+// denseformer bench serve: loads a server on loopback and measures its answers.
+#include "cli/bench_serve.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "chart/chart.h"
+#include "cli/checks.h"
+#include "cli/output.h"
+#include "infer/language_model.h"
+#include "serve/access.h"
+#include "serve/client.h"
+#include "serve/load.h"
+#include "serve/server.h"
+#include "tensor/precision.h"
+
+namespace denseformer {
+namespace {
+
+struct Options {
+  std::string run, preset, dwa = "4x5", precision = "auto";
+  std::string api_key_file, svg;
+  std::string concurrency = "1,4,16", rates;
+  int port = 0;
+  LoadOptions load;
+};
+
+// A server of this process, for the time of the benchmark.
+class OwnServer {
+ public:
+  explicit OwnServer(const ServeOptions& options) : server_(options), thread_([this] { Run(); }) {}
+  ~OwnServer() { Stop(); }
+
+  int port() const { return server_.port(); }
+
+  // Waits until the model is loaded.
+  void Wait() {
+    while (HttpClient("127.0.0.1", port()).Call("GET", "/health").status != 200) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+
+ private:
+  void Run() {
+    try {
+      server_.Run();
+    } catch (const Error&) {
+      // Whoever waits for it finds nobody listening, and says so.
+    }
+  }
+  void Stop() {
+    server_.Drain();
+    thread_.join();
+  }
+
+  Server server_;
+  std::thread thread_;
+};
+
+LanguageModel RandomModel(const std::string& preset, const std::string& dwa, Precision precision) {
+  ModelConfig config = ModelConfig::Preset(preset);
+  config.dwa = dwa;
+  Model model(config, DType::kF32, ModelUse::kInference);
+  model.Initialize(1);
+  return MakeLanguageModel(model.Frozen(FormatOf(precision)), Tokenizer::Bytes());
+}
+
+std::unique_ptr<OwnServer> StartServer(const Options& o) {
+  if (o.port != 0) return nullptr;
+  if (o.run.empty() == o.preset.empty()) {
+    Throw(
+        ErrorCode::kUsage,
+        "bench serve: expected one of RUN, --preset (random weights) and --port (of a server that "
+        "runs)");
+  }
+  ServeOptions serve;
+  serve.http.port = 0;
+  serve.model_name = "bench";
+  const Precision precision = ParsePrecision(o.precision);
+  serve.load = [o, precision] {
+    return o.run.empty() ? RandomModel(o.preset, o.dwa, precision)
+                         : LanguageModel::Load(o.run, precision);
+  };
+  auto server = std::make_unique<OwnServer>(serve);
+  server->Wait();
+  return server;
+}
+
+std::string Row(const Json& row) {
+  const auto ms = [&](const char* name, const char* of) { return row[name][of].get<double>(); };
+  const double rate = row["rate"].get<double>();
+  return fmt::format(
+      "{:>11} {:>9} {:>6} {:>8.2f} {:>9.1f} {:>8.1f} {:>8.1f} {:>8.1f} {:>8.1f} {:>8.1f} "
+      "{:>8.1f}\n",
+      rate > 0 ? fmt::format("{}/s", rate)
+               : fmt::format("{} at once", row["concurrency"].get<int>()),
+      row["completed"].get<int>(), row["failed"].get<int>(),
+      row["requests_per_second"].get<double>(), row["output_tokens_per_second"].get<double>(),
+      ms("ttft_ms", "p50"), ms("ttft_ms", "p99"), ms("tpot_ms", "p50"), ms("tpot_ms", "p99"),
+      ms("itl_ms", "p50"), ms("itl_ms", "p99"));
+}
+
+Chart LoadChart(const Json& rows) {
+  struct Line {
+    const char *name, *times, *of;
+  };
+  static constexpr Line kLines[] = {{"TTFT, median", "ttft_ms", "p50"},
+                                    {"TTFT, p99", "ttft_ms", "p99"},
+                                    {"TPOT, median", "tpot_ms", "p50"},
+                                    {"TPOT, p99", "tpot_ms", "p99"}};
+  const bool open = rows[0]["rate"].get<double>() > 0;
+  LineChart chart;
+  chart.id = "bench-serve";
+  chart.title = open ? "Times against the rate of requests" : "Times against requests at once";
+  chart.description = "Time to first token and time per output token of denseformer serve";
+  chart.x_label = open ? "requests per second" : "requests at once";
+  chart.y_label = "milliseconds";
+  chart.log_y = chart.ticks_at_points = true;
+  for (const Line& line : kLines) {
+    Series& series = chart.series.emplace_back();
+    series.name = line.name;
+    for (const Json& row : rows) {
+      series.x.push_back(open ? row["rate"].get<double>() : row["concurrency"].get<double>());
+      series.y.push_back(row[line.times][line.of].get<double>());
+    }
+  }
+  return chart;
+}
+
+void BenchServe(const Options& o, const CommonOptions& common) {
+  LoadOptions load = o.load;
+  if (!o.api_key_file.empty()) {
+    load.api_key = ParseApiKeys(ReadFile(o.api_key_file), o.api_key_file).front();
+  }
+  const bool open = !o.rates.empty();
+  std::vector<double> values;
+  for (const std::string& value : Split(open ? o.rates : o.concurrency, ',')) {
+    values.push_back(open ? ParseDouble("--rate", value, 1e-3, 1e5)
+                          : static_cast<double>(ParseInt("--concurrency", value, 1, 1024)));
+  }
+  load.port = o.port == 0 ? 1 : o.port;
+  load.Validate();
+  const std::unique_ptr<OwnServer> server = StartServer(o);
+  load.port = server ? server->port() : o.port;
+  if (!common.json) {
+    Print("{:>11} {:>9} {:>6} {:>8} {:>9} {:>17} {:>17} {:>17}\n{:>11} {:>9} {:>6} {:>8} {:>9}",
+          "load", "completed", "failed", "req/s", "tokens/s", "TTFT ms", "TPOT ms", "ITL ms", "",
+          "", "", "", "");
+    for (int n = 0; n < 3; ++n) Print(" {:>8} {:>8}", "p50", "p99");
+    Print("\n");
+  }
+  Json rows = Json::array();
+  std::string failure;
+  for (const double value : values) {
+    load.rate = open ? value : 0;
+    load.concurrency = open ? 1024 : static_cast<int>(value);
+    const LoadResult result = RunLoad(load);
+    rows.push_back(LoadRow(load, result));
+    if (failure.empty()) failure = result.failure;
+    if (!common.json) WriteStdout(Row(rows.back()));
+    FlushStdout();
+  }
+  if (!o.svg.empty()) WriteFileAtomic(o.svg, DrawSvg(LoadChart(rows), /*standalone=*/true));
+  if (common.json) PrintJson({{"rows", rows}});
+  if (!failure.empty()) Throw(ErrorCode::kInvalid, "bench serve: requests failed: {}", failure);
+}
+
+}  // namespace
+
+void AddBenchServe(CLI::App& parent, CommonOptions& common) {
+  CLI::App& app = *parent.add_subcommand(
+      "serve", "Load on an HTTP server: time to first token, time per token, throughput");
+  auto options = std::make_shared<Options>();
+  LoadOptions& load = options->load;
+  app.add_option("RUN", options->run, "Serve this run for the time of the benchmark");
+  app.add_option("--preset", options->preset, "Or a model of random weights with these shapes");
+  app.add_option("--dwa", options->dwa, "Its depth pattern")->capture_default_str();
+  app.add_option("--precision", options->precision, "auto, fp32, bf16 or int8")
+      ->check(OneOf(InferencePrecisionNames()))
+      ->capture_default_str();
+  app.add_option("--port", options->port, "Or a server that runs on this port of loopback")
+      ->check(WholeNumber(1, 65535));
+  app.add_option("--api-key-file", options->api_key_file, "The first key of this file, for --port");
+  app.add_option("--concurrency", options->concurrency,
+                 "Closed loop: requests at once; several numbers, separated by commas")
+      ->capture_default_str();
+  app.add_option("--rate", options->rates,
+                 "Open loop instead: requests per second, at random times; several numbers");
+  app.add_option("--requests", load.requests, "Requests for each number")
+      ->check(WholeNumber(1, 100000))
+      ->capture_default_str();
+  app.add_option("--seconds", load.seconds, "No request of a number begins later than this")
+      ->check(Number(0, 3600))
+      ->capture_default_str();
+  app.add_option("--prompt-tokens", load.prompt_tokens, "Length of the random prompts")
+      ->check(WholeNumber(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-tokens", load.max_tokens, "Length of the texts")
+      ->check(WholeNumber(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--seed", load.seed, "Of prompts and arrival times")
+      ->check(WholeNumber(0))
+      ->capture_default_str();
+  app.add_option("--svg", options->svg, "Also draw the result to this file")->check(FileToWrite());
+  app.footer(
+      "Examples:\n"
+      "  denseformer bench serve runs/tiny --concurrency 1,4,16,64 --requests 128\n"
+      "  denseformer bench serve --preset paper-48 --concurrency 1,16 --json\n"
+      "  denseformer bench serve --port 8080 --rate 1,2,4 --svg load.svg");
+  SetWork(app, common, options, [&common](const Options& o) { BenchServe(o, common); });
+}
+
+}  // namespace denseformer
