@@ -136,5 +136,22 @@ TEST_F(EvaluateTest, FirstBadTensorIsNamed) {
             "weight transformer.wte.weight (element 0 is nan)");
 }
 
+// The streams of mixers beside the residual stream.
+TEST(DiagnosisTest, FirstBadTensorOfAMixer) {
+  ModelConfig config = ModelConfig::Preset("test");
+  config.dwa = "1x1";
+  config.streams = "rv";
+  Model model(config, DType::kF32, ModelUse::kTraining);
+  model.Initialize(3);
+  Activations activations(model, 1, 4, ModelUse::kTraining);
+  const std::vector<int32_t> tokens(4, 5), targets(4, 6);
+  const Batch batch = {tokens, targets, 1, 4};
+  const Tensor& wte = model.tensors().wte;
+  wte.f32()[5 * config.n_embd] = 30;
+  model.tensors().alphas[2].f32()[3] = 3e38f;  // [2, 3]: X_0 in stream v
+  EXPECT_EQ(FirstBadTensor(model, batch, activations).substr(0, 53),
+            "depth-weighted average after block 2 of stream v (ele");
+}
+
 }  // namespace
 }  // namespace denseformer
