@@ -28,8 +28,8 @@ struct ModelConfig {
   // Throws Error (kUsage) that names the field, its value and what would be right.
   void Validate() const;
 
-  // A preset by name: paper-48, paper-64, paper-72, paper-84, paper-90, small, tiny, test. Throws
-  // Error (kUsage) with the nearest name.
+  // A preset by name: paper-48, paper-64, paper-72, paper-84, paper-90, small, tiny, micro, test.
+  // Throws Error (kUsage) with the nearest name.
   static ModelConfig Preset(std::string_view name);
   static std::vector<std::string> PresetNames();
 };

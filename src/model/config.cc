@@ -24,6 +24,7 @@ constexpr PresetRow kPresets[] = {
     {"paper-90", 90, 12, 768, 50304, 256},  //
     {"small", 48, 4, 128, 4096, 256},       // an hour on 2 cores, as deep as the paper's
     {"tiny", 24, 3, 96, 2048, 128},         // the quickstart: minutes
+    {"micro", 48, 2, 32, 257, 32},          // bytes, for wide grids: seconds
     {"test", 4, 2, 32, 512, 32},            // milliseconds
 };
 

@@ -12,7 +12,7 @@ namespace {
 TEST(ModelConfigTest, PresetsAreValid) {
   const std::vector<std::string> names = ModelConfig::PresetNames();
   EXPECT_EQ(names, (std::vector<std::string>{"paper-48", "paper-64", "paper-72", "paper-84",
-                                             "paper-90", "small", "tiny", "test"}));
+                                             "paper-90", "small", "tiny", "micro", "test"}));
   for (const std::string& name : names) {
     ModelConfig config = ModelConfig::Preset(name);
     config.Validate();
@@ -39,7 +39,7 @@ TEST(ModelConfigTest, PaperPresets) {
 TEST(ModelConfigTest, UnknownPresetSuggestsTheNearest) {
   EXPECT_EQ(ErrorOf([] { ModelConfig::Preset("paper-46"); }),
             "preset: got 'paper-46', expected one of paper-48, paper-64, paper-72, paper-84, "
-            "paper-90, small, tiny, test (did you mean 'paper-48'?)");
+            "paper-90, small, tiny, micro, test (did you mean 'paper-48'?)");
 }
 
 TEST(ModelConfigTest, WrongFieldsAreNamed) {
