@@ -31,15 +31,24 @@ std::string GroupOf(const ModelConfig& config) {
   return config.gains ? "Skips with gains" : "Transformer";
 }
 
-// Calls a second that a benchmark measured for this width, depth and pattern; of several batches
-// the first.
+// A benchmark without a word on mixers is older than they are.
+bool IsOfMixer(const Json& settings, const ModelConfig& config) {
+  const std::string wanted =
+      fmt::format("{}, streams {}, norm {}", config.mixer, config.streams, config.mixer_norm);
+  return config.dwa == "none" || settings.value("mixer", "static, streams r, norm none") == wanted;
+}
+
+// Calls a second that a benchmark measured for this width, depth, pattern and mixer; of several
+// batches the first.
 double RateOf(const std::vector<Json>& benches, const std::string& title,
               const ModelConfig& config) {
   for (const Json& bench : benches) {
     if (bench.value("title", Json()) != title) continue;
     const Json settings = bench.value("settings", Json::object());
-    if (!settings.is_object() || settings.value("width", Json()) != std::to_string(config.n_embd))
+    if (!settings.is_object() || settings.value("width", Json()) != std::to_string(config.n_embd) ||
+        !IsOfMixer(settings, config)) {
       continue;
+    }
     for (const Json& row : bench.value("rows", Json::array())) {
       if (!row.is_object() || row.value("blocks", Json()) != config.n_layer ||
           row.value("pattern", Json()) != config.dwa || row.contains("recompute")) {

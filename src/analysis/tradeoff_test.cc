@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace denseformer {
 namespace {
 
@@ -30,6 +32,21 @@ const ScatterChart* Find(const std::vector<Chart>& charts, const std::string& id
     if (ChartId(chart) == id) return &std::get<ScatterChart>(chart);
   }
   return nullptr;
+}
+
+TEST(Tradeoff, SpeedsOfMixersAreTheirOwn) {
+  Json old = Bench("whole forward pass", "32"), dynamic = old;
+  old["rows"] = {Row(4, "none", 0.5), Row(4, "1x1", 0.8)};
+  dynamic["settings"]["mixer"] = "dynamic, streams rv, norm none";
+  dynamic["rows"] = {Row(4, "none", 0.25), Row(4, "1x1", 2)};
+  ModelConfig model = MakeRun("a", 4, "1x1", 20).config;
+  EXPECT_DOUBLE_EQ(ForwardRate({dynamic, old}, model), 1.25);
+  model.mixer = "dynamic";
+  EXPECT_TRUE(std::isnan(ForwardRate({dynamic, old}, model)));
+  model.streams = "rv";
+  EXPECT_DOUBLE_EQ(ForwardRate({old, dynamic}, model), 0.5);
+  model.dwa = "none";
+  EXPECT_DOUBLE_EQ(ForwardRate({dynamic, old}, model), 4);  // has no mixer
 }
 
 TEST(Tradeoff, SpeedsComeFromTheBenchOfTheSameModel) {
