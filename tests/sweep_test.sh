@@ -38,7 +38,7 @@ END
 sweep() {
   local name=$1
   shift
-  "$program" sweep grid.toml --ledger "$name.jsonl" --runs "$name" --data d=data --threads 1 --quiet "$@"
+  "$program" sweep grid.toml --ledger "$name.jsonl" --runs "$name" --data d=data --threads 1 --nice 0 --quiet "$@"
 }
 # key and loss of each run
 losses() { sed 's/.*"key":"\([0-9a-f]*\)".*"status":"finished".*"loss":\([0-9.]*\),"perplexity".*/\1 \2/' "$1.jsonl" | sort; }
@@ -60,7 +60,7 @@ sweep whole | diff - whole.txt || fail "a second call prints something else"
 cmp whole.jsonl before.jsonl || fail "a second call changed the ledger"
 
 # kill -9 of a run, then of the runner, each in the middle of a run.
-"$program" sweep grid.toml --ledger killed.jsonl --runs killed --data d=data --threads 1 --quiet >/dev/null 2>&1 &
+"$program" sweep grid.toml --ledger killed.jsonl --runs killed --data d=data --threads 1 --nice 0 --quiet >/dev/null 2>&1 &
 runner=$!
 until [ -n "$(running killed)" ] || ! kill -0 $runner 2>/dev/null; do sleep 0.05; done
 child=$(children $runner || true)
@@ -93,6 +93,10 @@ near p 0.06556353863317388
 near holm_p 0.06556353863317388
 near correlation 0.9998667161011286
 grep -q '"verdict": "not resolved"' made.json || fail "expected the verdict not resolved"
+"$program" sweep grid.toml --ledger made.jsonl --no-run --quiet --findings made.md >/dev/null
+grep -qxF -- '- averages help -0.377 [-0.815, +0.060], p 0.066, 3 seeds; the mean is on its side.' made.md ||
+  fail "the findings lack the claim: $(cat made.md)"
+grep -qF 'Of 1 claims 1 are not resolved.' made.md || fail "the findings count wrongly: $(cat made.md)"
 
 # Divergence and failure are rows.
 cat >grid.toml <<'END'

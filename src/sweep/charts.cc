@@ -119,11 +119,19 @@ Series MeanSeries(
   return series;
 }
 
+void ErrorsToBand(Series& series) {
+  for (size_t i = 0; i < series.y.size(); ++i) {
+    series.low.push_back(series.y[i] - series.errors[i]);
+    series.high.push_back(series.y[i] + series.errors[i]);
+  }
+}
+
 std::vector<Chart> CurveCharts(const ChartInput& input) {
   LineChart chart{
       input.id,
       input.Title("Validation loss during training"),
-      "Validation loss on a fixed sample by step, mean over seeds with standard errors.",
+      "Validation loss on a fixed sample by step, mean over seeds; the bands are a standard error "
+      "wide on each side.",
       "step",
       "validation loss",
       {}};
@@ -133,7 +141,10 @@ std::vector<Chart> CurveCharts(const ChartInput& input) {
       return std::pair(NumbersOf(curve.value("step", LedgerJson::array())),
                        NumbersOf(curve.value("loss", LedgerJson::array())));
     });
-    if (!series.x.empty()) chart.series.push_back(std::move(series));
+    if (series.x.empty()) continue;
+    if (row->finished > 1) ErrorsToBand(series);
+    series.errors.clear();
+    chart.series.push_back(std::move(series));
   }
   if (chart.series.empty()) return {};
   return {chart};

@@ -34,15 +34,11 @@ std::string WithError(const Estimate& estimate, int digits) {
              : mean;
 }
 
-std::string PText(double p) {
-  if (!std::isfinite(p)) return "";
-  return p < 0.0005 ? "< 0.001" : fmt::format("{:.3f}", p);
-}
-
-double Speed(const RowResult& row, const Benches& benches) {
+// Of ForwardRate or TrainingRate.
+double Speed(const RowResult& row, const Benches& benches, decltype(ForwardRate)& rate) {
   const ModelConfig model = row.row->OptionsOf(row.row->seeds.front()).model;
   // The benchmark has no gains.
-  return model.gains ? kNone : ForwardRate(benches, model);
+  return model.gains ? kNone : rate(benches, model);
 }
 
 std::string SeedsText(const RowResult& row) {
@@ -51,35 +47,6 @@ std::string SeedsText(const RowResult& row) {
   if (row.failed > 0) parts.push_back(fmt::format("{} failed", row.failed));
   if (row.missing > 0) parts.push_back(fmt::format("{} missing", row.missing));
   return Join(parts, ", ");
-}
-
-std::string Interval(const PairedDifference& difference) {
-  return std::isfinite(difference.low)
-             ? fmt::format("[{:+.3f}, {:+.3f}]", difference.low, difference.high)
-             : "";
-}
-
-// Versions and CPUs of the runs that the results use.
-std::string Provenance(const std::vector<SweepResult>& results) {
-  std::set<const LedgerJson*> runs;
-  for (const SweepResult& result : results) {
-    for (const RowResult& row : result.rows) {
-      for (const LedgerJson* run : row.runs) {
-        if (run != nullptr) runs.insert(run);
-      }
-    }
-  }
-  std::set<std::string> machines;
-  for (const LedgerJson* run : runs) {
-    const std::string cpu = run->value("cpu_name", ""), level = run->value("cpu", "");
-    if (!level.empty()) {
-      machines.insert(fmt::format("{} ({}, version {})", cpu.empty() ? "a CPU" : cpu, level,
-                                  run->value("version", "?")));
-    }
-  }
-  std::string text = fmt::format("{} run{}", runs.size(), runs.size() == 1 ? "" : "s");
-  const std::vector<std::string> list(machines.begin(), machines.end());
-  return list.empty() ? text : text + " on " + Join(list, "; ");
 }
 
 std::string ClaimNumbers(const ClaimResult& outcome) {
@@ -153,15 +120,50 @@ constexpr const char* kReading =
     "correlation of the pairs. A verdict compares the direction that the paper reports with ours: "
     "\"agrees\" and \"disagrees\" need a Holm p below 0.05 over the claims of the part (or, for "
     "\"equal\", a 95 % interval inside or outside of the margin); everything else is \"not "
-    "resolved\".";
+    "resolved\". Speeds are forward passes and training steps a second of `denseformer bench` with "
+    "these models, on one thread (`experiments/paper/speeds`).";
 
 }  // namespace
+
+std::string PText(double p) {
+  if (!std::isfinite(p)) return "";
+  return p < 0.0005 ? "< 0.001" : fmt::format("{:.3f}", p);
+}
+
+std::string Interval(const PairedDifference& difference) {
+  return std::isfinite(difference.low)
+             ? fmt::format("[{:+.3f}, {:+.3f}]", difference.low, difference.high)
+             : "";
+}
+
+// Versions and CPUs of the runs that the results use.
+std::string Provenance(const std::vector<SweepResult>& results) {
+  std::set<const LedgerJson*> runs;
+  for (const SweepResult& result : results) {
+    for (const RowResult& row : result.rows) {
+      for (const LedgerJson* run : row.runs) {
+        if (run != nullptr) runs.insert(run);
+      }
+    }
+  }
+  std::set<std::string> machines;
+  for (const LedgerJson* run : runs) {
+    const std::string cpu = run->value("cpu_name", ""), level = run->value("cpu", "");
+    if (!level.empty()) {
+      machines.insert(fmt::format("{} ({}, version {})", cpu.empty() ? "a CPU" : cpu, level,
+                                  run->value("version", "?")));
+    }
+  }
+  std::string text = fmt::format("{} run{}", runs.size(), runs.size() == 1 ? "" : "s");
+  const std::vector<std::string> list(machines.begin(), machines.end());
+  return list.empty() ? text : text + " on " + Join(list, "; ");
+}
 
 TextTable ResultTable(const SweepResult& result, const Benches& benches) {
   TextTable table{
       {"model", "paper", "seeds", "loss", "perplexity",
        "difference" + (result.file->baseline.empty() ? "" : " to " + result.file->baseline),
-       "95 % interval", "Holm p", "correlation", "batches/s", "note"},
+       "95 % interval", "Holm p", "correlation", "forward/s", "training steps/s", "note"},
       {}};
   for (const RowResult& row : result.rows) {
     const bool compared = row.difference.has_value();
@@ -170,7 +172,8 @@ TextTable ResultTable(const SweepResult& result, const Benches& benches) {
          SeedsText(row), WithError(row.loss, 3), WithError(row.perplexity, 1),
          compared ? fmt::format("{:+.3f}", row.difference->mean) : "",
          compared ? Interval(*row.difference) : "", compared ? PText(row.holm_p) : "",
-         compared ? Number(row.difference->correlation, 2) : "", Number(Speed(row, benches), 2),
+         compared ? Number(row.difference->correlation, 2) : "",
+         Number(Speed(row, benches, ForwardRate), 1), Number(Speed(row, benches, TrainingRate), 1),
          row.row->note});
   }
   return WithoutEmptyColumns(table);
@@ -214,7 +217,8 @@ Json ResultToJson(const SweepResult& result, const Benches& benches) {
                   {"tokens_per_second", estimate(row.tokens_per_second)},
                   {"parameters", row.parameters},
                   {"dwa_weights", row.dwa_weights},
-                  {"batches_per_second", number(Speed(row, benches))}};
+                  {"batches_per_second", number(Speed(row, benches, ForwardRate))},
+                  {"training_steps_per_second", number(Speed(row, benches, TrainingRate))}};
     entry["paper"] = row.row->paper ? Json(*row.row->paper) : Json();
     if (row.difference) entry["difference"] = paired(*row.difference, row.holm_p);
     json["rows"].push_back(entry);
@@ -278,30 +282,6 @@ std::string DocumentToHtml(const DocumentInput& input) {
       "'unsafe-inline'\">\n<title>{0}</title>\n<style>{1}{2}</style>\n</head>\n<body>\n<main>\n"
       "<h1>{0}</h1>\n{3}</main>\n</body>\n</html>\n",
       EscapeXml(input.title), kChartStyle, kReportStyle, body);
-}
-
-std::string FindingsToMarkdown(const DocumentInput& input) {
-  struct Part {
-    Verdict verdict;
-    const char* title;
-  };
-  constexpr Part kParts[] = {{Verdict::kAgrees, "What holds"},
-                             {Verdict::kDisagrees, "What does not hold"},
-                             {Verdict::kNotResolved, "What is not resolved"},
-                             {Verdict::kNotRun, "What was not run"}};
-  std::string text = fmt::format("## {}\n\n{}\n\n{}.\n", input.title, input.introduction,
-                                 Provenance(input.results));
-  for (const Part& part : kParts) {
-    std::string list;
-    for (const SweepResult& result : input.results) {
-      for (const ClaimResult& outcome : result.claims) {
-        if (outcome.verdict == part.verdict)
-          list += fmt::format("- {}: {}\n", result.file->title, ClaimLine(outcome));
-      }
-    }
-    if (!list.empty()) text += fmt::format("\n### {}\n\n{}", part.title, list);
-  }
-  return text;
 }
 
 }  // namespace denseformer

@@ -29,11 +29,19 @@ struct DocumentInput {
   std::string charts;  // folder of the drawings, relative to the document: "paper"; "" for none
 };
 
+// "0.012", "< 0.001"; "" where there is none.
+std::string PText(double p);
+// "[-0.120, +0.034]"; "" for a single pair.
+std::string Interval(const PairedDifference& difference);
+// How many runs the results use, with their CPUs and versions.
+std::string Provenance(const std::vector<SweepResult>& results);
+
 // Sections with table, verdicts and links to the drawings (CHARTS/ID.svg).
 std::string DocumentToMarkdown(const DocumentInput& input);
 // The same with the drawings inside; needs no network.
 std::string DocumentToHtml(const DocumentInput& input);
-// What holds, what does not, what is not resolved, what was not run: every claim once.
+// What holds, what does not, what is not resolved, what was not run: every claim once, after the
+// table and the curves of the first part that has a baseline.
 std::string FindingsToMarkdown(const DocumentInput& input);
 
 }  // namespace denseformer
