@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kReadAhead = 8 << 10;  // that a client may send before its answer is complete
 constexpr double kClosingSeconds = 2;   // for a client to read the last answer
+constexpr int kSendBuffer = 64 << 10;
 constexpr size_t kSmallRead = 2 << 10, kLargeRead = 64 << 10;
 
 double SecondsSince(HttpConnection::Clock::time_point then, HttpConnection::Clock::time_point now) {
@@ -102,6 +103,8 @@ HttpConnection::HttpConnection(Socket socket, const HttpServer& server, const Ht
 void HttpConnection::Start() {
   boost::system::error_code ignored;
   socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+  // The system would otherwise hold megabytes for a client that does not read.
+  socket_.set_option(Socket::send_buffer_size(kSendBuffer), ignored);
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(options_.max_header_bytes));
   parser_->body_limit(options_.max_body_bytes);

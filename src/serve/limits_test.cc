@@ -167,6 +167,7 @@ TEST(ServeLimitsTest, SlowReaderIsCutOffAndOthersGoOn) {
 
 TEST(ServeLimitsTest, DrainFinishesWhatIsInWork) {
   ServeOptions options = Unlimited();
+  options.drain_seconds = 300;  // sanitizers are slow
   TestServer server(options);
   Json body = Endless();
   body["max_tokens"] = 2000;
