@@ -66,8 +66,9 @@ const char* FinishReasonName(FinishReason reason);
 
 struct TokenProbability {
   int32_t id = 0;
-  float logprob =
-      0;  // natural logarithm, of the model itself: before penalty, temperature and filters
+  // Natural logarithm, of the model itself: before penalty, temperature and filters, and among all
+  // rows of the embedding (a vocabulary that is padded has more of them than tokens), as eval does.
+  float logprob = 0;
 };
 
 struct GeneratedToken {

@@ -199,7 +199,7 @@ std::string MakeReport(const ReportInput& input) {
   page.Add("configuration", "Configuration", "Configuration", ReportOptionsHtml(input.runs));
   std::string lead = fmt::format("{} run{}.", input.runs.size(), input.runs.size() == 1 ? "" : "s");
   for (const std::string& sentence : ReportSentences(input.runs)) lead += " " + EscapeXml(sentence);
-  if (input.refresh > 0) lead += " Training goes on; this page updates itself.";
+  if (input.refresh > 0) lead += " Training continues; this page updates itself.";
   return page.Html(lead, RunLegend(input.runs), input.refresh);
 }
 

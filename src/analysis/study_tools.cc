@@ -51,7 +51,7 @@ std::string ValidationPath(const RunData& run, const StudyOptions& options) {
       Throw(ErrorCode::kInvalid,
             "{}: the run does not say what data it was trained on; give --data DIR", run.path);
     }
-    directory = ReadStoredOptions(run.path).data;
+    directory = FindStoredData(run.path, "analyze");
   }
   return directory + "/" + kValidationFile;
 }

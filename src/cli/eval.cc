@@ -32,7 +32,7 @@ struct EvalCall {
 std::string StreamOf(const EvalCall& call) {
   const std::string run = FindRun(call.run);
   std::string data = call.data;
-  if (data.empty() && FileExists(run + "/" + kOptionsFile)) data = ReadStoredOptions(run).data;
+  if (data.empty()) data = FindStoredData(run, "eval");
   if (data.empty()) {
     Throw(ErrorCode::kUsage,
           "eval: {} does not say what it was trained on (data.path in {}); give --data", run,

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
 #include <string>
 
 #include "base/error.h"
@@ -30,8 +32,23 @@ struct Options {
   std::string context = "stop";
   bool echo = false;
   bool ignore_end = false;
-  GenerateOptions generate;
+  int logprobs = -1;
+  std::optional<uint64_t> seed;  // none: another one each time
+  GenerateOptions generate = Defaults();
+
+  // Those of llama.cpp: small models wander off without them.
+  static GenerateOptions Defaults() {
+    GenerateOptions defaults;
+    defaults.sampling.temperature = 0.8;
+    defaults.sampling.top_k = 40;
+    defaults.sampling.top_p = 0.95;
+    defaults.sampling.min_p = 0.05;
+    return defaults;
+  }
 };
+
+// A seed that is easy to type again.
+uint64_t RandomSeed() { return std::random_device{}() % 1'000'000'000; }
 
 // Without the line end that editors and echo put behind a text: the model is to continue the line.
 std::string WithoutLastLineEnd(std::string text) {
@@ -61,7 +78,7 @@ nlohmann::ordered_json ToJson(const Generation& generation, const Tokenizer& tok
   return json;
 }
 
-// A line a token: its log-probability, id and text, and the likeliest tokens there.
+// A line per token: its log-probability, id and text, and the likeliest tokens there.
 void PrintLogprobs(const Generation& generation, const Tokenizer& tokenizer) {
   const auto quoted = [&](int32_t id) {
     return nlohmann::json(std::string(tokenizer.TokenBytes(id)))
@@ -111,7 +128,8 @@ void Run(Generator& generator, const Tokenizer& tokenizer, const std::string& pr
   const double rate = static_cast<double>(tokens) / seconds;
   if (common.json) {
     nlohmann::ordered_json json = {{"prompt", prompt},
-                                   {"prompt_tokens", results.front().prompt_tokens}};
+                                   {"prompt_tokens", results.front().prompt_tokens},
+                                   {"seed", options.generate.sampling.seed}};
     for (const Generation& result : results) json["samples"].push_back(ToJson(result, tokenizer));
     json["tokens_per_second"] = rate;
     PrintJson(json);
@@ -126,8 +144,14 @@ void Run(Generator& generator, const Tokenizer& tokenizer, const std::string& pr
     for (const Generation& result : results) PrintLogprobs(result, tokenizer);
   }
   FlushStdout();
-  LogInfo("{} tokens in {:.2f} s, {:.1f} tokens/s, ended by {}", tokens, seconds, rate,
-          FinishReasons(results));
+  LogInfo("{} tokens in {:.2f} s, {:.1f} tokens/s, ended by {}, seed {}", tokens, seconds, rate,
+          FinishReasons(results), options.generate.sampling.seed);
+  const bool full = std::any_of(results.begin(), results.end(), [](const Generation& result) {
+    return result.finish == FinishReason::kContext;
+  });
+  if (full) {
+    LogInfo("the text ends at the model's longest sequence; --context slide continues");
+  }
 }
 
 void Interact(Generator& generator, const Tokenizer& tokenizer, Options options,
@@ -155,6 +179,8 @@ void Generate(const Options& given, const CommonOptions& common) {
   options.generate.stop_at_end_of_text = !options.ignore_end;
   options.generate.context =
       options.context == "slide" ? ContextPolicy::kSlide : ContextPolicy::kStop;
+  options.generate.logprobs = options.logprobs;
+  options.generate.sampling.seed = options.seed ? *options.seed : RandomSeed();
   options.generate.Validate();
   const LanguageModel model = LanguageModel::Load(options.run, ParsePrecision(options.precision));
   Generator generator(model);
@@ -171,8 +197,8 @@ void Generate(const Options& given, const CommonOptions& common) {
   ThrowIfInterrupted("generate");
 }
 
-void AddSampling(CLI::App& app, GenerateOptions& generate) {
-  SamplingOptions& sampling = generate.sampling;
+void AddSampling(CLI::App& app, Options& options) {
+  SamplingOptions& sampling = options.generate.sampling;
   const char* group = "Sampling";
   app.add_option("--temperature", sampling.temperature,
                  "Spread of the choice; 0: always the likeliest token")
@@ -193,9 +219,9 @@ void AddSampling(CLI::App& app, GenerateOptions& generate) {
                  "Above 1: tokens that occurred before are less likely")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--seed", sampling.seed, "Same seed, same text")
+  app.add_option("--seed", options.seed,
+                 "Same seed, same text; default: another one each time, which is printed")
       ->check(WholeNumber(0))
-      ->capture_default_str()
       ->group(group);
 }
 
@@ -223,8 +249,9 @@ void AddGenerate(CLI::App& app, CommonOptions& common) {
                  "End the text before this string; may be given several times")
       ->take_all()
       ->allow_extra_args(false);
-  app.add_option("--logprobs", generate.logprobs,
-                 "Report each token's log-probability, and this many of the likeliest");
+  app.add_option("--logprobs", options->logprobs,
+                 "Report each token's log-probability, and this many of the likeliest")
+      ->check(WholeNumber(0, 1 << 24));
   app.add_option(
          "--context", options->context,
          "At the model's longest sequence: stop, or slide the window (re-encode its newer half)")
@@ -234,10 +261,10 @@ void AddGenerate(CLI::App& app, CommonOptions& common) {
       ->check(OneOf(InferencePrecisionNames()))
       ->capture_default_str();
   app.add_flag("--echo", options->echo, "Print the prompt before the text");
-  app.add_flag("--ignore-end", options->ignore_end, "Go on after the end-of-text token");
-  AddSampling(app, generate);
+  app.add_flag("--ignore-end", options->ignore_end, "Continue after the end-of-text token");
+  AddSampling(app, *options);
   app.footer(
-      "With no prompt it asks for prompts on a terminal, one a line, and reads stdin elsewhere. "
+      "With no prompt it asks for prompts on a terminal, one per line, and reads stdin elsewhere. "
       "An\n"
       "empty prompt begins a new document. Ctrl-C ends the text.\n"
       "Examples:\n"

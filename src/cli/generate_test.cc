@@ -1,7 +1,12 @@
 // denseformer generate, called as users call it, on a small model of bytes.
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -42,6 +47,10 @@ class GenerateCommandTest : public testing::Test {
 
   static ProgramResult Generate(std::vector<std::string> more, const std::string& input = "") {
     more.insert(more.begin(), {"generate", RunPath(), "--threads", "1", "--precision", "fp32"});
+    // Without a seed each call gives another text.
+    if (std::find(more.begin(), more.end(), "--seed") == more.end()) {
+      more.insert(more.end(), {"--seed", "0"});
+    }
     return RunProgram(more, input);
   }
   // The text alone.
@@ -107,6 +116,16 @@ TEST_F(GenerateCommandTest, TheSeedDecides) {
   // Greedy text does not depend on it.
   EXPECT_EQ(Text({"-p", "the", "-n", "20", "--temperature", "0", "--seed", "1"}),
             Text({"-p", "the", "-n", "20", "--top-k", "1", "--seed", "2"}));
+}
+
+TEST_F(GenerateCommandTest, TheSeedIsAnotherOneEachTimeAndPrinted) {
+  const std::vector<std::string> call = {"generate", RunPath(), "-p", "the", "-n", "20", "--json"};
+  const Json first = Json::parse(RunProgram(call).out), second = Json::parse(RunProgram(call).out);
+  EXPECT_NE(first["seed"], second["seed"]);
+  std::vector<std::string> again = call;
+  again.insert(again.end(), {"--seed", first["seed"].dump()});
+  EXPECT_EQ(Json::parse(RunProgram(again).out)["samples"], first["samples"]);
+  EXPECT_NE(Generate({"-p", "the", "--seed", "12"}).err.find(", seed 12\n"), std::string::npos);
 }
 
 TEST_F(GenerateCommandTest, SeveralSamplesBeginWithTheSingleOne) {
@@ -175,6 +194,47 @@ TEST_F(GenerateCommandTest, TextThatIsNotUtf8) {
   EXPECT_EQ(json["prompt"], "a\uFFFD\uFFFD");
 }
 
+// What the program prints when `typed` is typed on its terminal.
+std::string OnTerminal(const std::vector<std::string>& arguments, const std::string& typed) {
+  const TemporaryDirectory scratch;
+  const std::string out = scratch / "out";
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    setenv("LC_ALL", "C", 1);  // as in a container
+    if (std::freopen(out.c_str(), "w", stdout) == nullptr) _exit(99);
+    std::vector<char*> words = {const_cast<char*>(DENSEFORMER_PROGRAM)};
+    for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    execv(words[0], words.data());
+    _exit(99);
+  }
+  // Typed once the prompt is there; then whatever is echoed is read until the program ends.
+  std::string echoed;
+  bool sent = false;
+  char buffer[4096];
+  for (ssize_t count; (count = read(terminal, buffer, sizeof buffer)) > 0;) {
+    echoed.append(buffer, static_cast<size_t>(count));
+    if (!sent && echoed.find("> ") != std::string::npos) {
+      sent = true;
+      EXPECT_EQ(write(terminal, typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
+    }
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  close(terminal);
+  EXPECT_EQ(status, 0) << echoed;
+  return ReadFile(out);
+}
+
+TEST_F(GenerateCommandTest, ATerminalGivesEveryCharacter) {
+  const std::string typed = "caf\u00e9 \u65e5\u672c \U0001f600";
+  const std::string out =
+      OnTerminal({"generate", RunPath(), "--json", "-n", "1", "--quiet", "--context", "slide"},
+                 typed + "\n\n");
+  EXPECT_EQ(Json::parse(out)["prompt"], typed) << out;
+}
+
 TEST_F(GenerateCommandTest, WrongValuesGetOneLineAndStatus2) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"--temperature", "-1"}, "temperature: got -1, expected 0 to 100"},
@@ -185,6 +245,7 @@ TEST_F(GenerateCommandTest, WrongValuesGetOneLineAndStatus2) {
       {{"--top-k", "1.5"}, "--top-k: got '1.5', expected a whole number; see "},
       {{"--min-p", "2"}, "min_p: got 2, expected 0 to 1"},
       {{"--repetition-penalty", "0"}, "repetition_penalty: got 0, expected 0.01 to 100"},
+      {{"--logprobs", "-1"}, "--logprobs: got '-1', expected a whole number"},
       {{"--seed", "-1"}, "--seed: got '-1', expected a whole number of at least 0; see "},
       {{"--samples", "0"}, "samples: got 0, expected 1 to 1024"},
       {{"-n", "-5"}, "max_tokens: got -5, expected 0 to "},

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "data/tokenizer_files.h"
+#include "denseformer/tokenizer.h"
 #include "io/import_export.h"
 #include "io/run_directory.h"
 #include "model/depth_forms.h"
@@ -24,6 +25,14 @@ struct ImportCall {
 std::string TokenizerText(const ImportCall& call, const ImportedModel& imported) {
   if (call.tokenizer.empty() && imported.tokenizer.empty()) return "";
   const std::string path = call.tokenizer.empty() ? imported.tokenizer : call.tokenizer;
+  const Tokenizer tokenizer = Tokenizer::Load(path);
+  const int vocab_size = imported.model.config().vocab_size;
+  if (tokenizer.vocab_size() > vocab_size) {
+    Throw(ErrorCode::kInvalid,
+          "import: {} has {} tokens, but the model's vocabulary has {}; give its own by "
+          "--tokenizer FILE",
+          path, tokenizer.vocab_size(), vocab_size);
+  }
   return WriteTokenizerJson(ReadTokenizerFiles(path));
 }
 

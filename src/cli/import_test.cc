@@ -45,6 +45,26 @@ TEST_F(ImportCommandTest, ExportThenImportAsDenseFormer) {
   EXPECT_TRUE(Contains(again.err, "holds a run already")) << again.err;
 }
 
+TEST_F(ImportCommandTest, TokenizerLargerThanTheVocabularyIsRefused) {
+  WriteFileAtomic(scratch_ / "words.txt", std::string(4000, 'a') + " some words, and some more");
+  const std::string tokenizer = scratch_ / "tokenizer.json";
+  ASSERT_EQ(RunProgram({"tokenizer", "train", "--vocab", "260", "--out", tokenizer,
+                        scratch_ / "words.txt"})
+                .status,
+            0);
+  ModelConfig config = ModelConfig::Preset("test");
+  config.vocab_size = 258;
+  Model model(config, DType::kF32, ModelUse::kInference);
+  model.Initialize(1);
+  CreateRun(scratch_ / "small", model, "");
+  const ProgramResult result =
+      RunProgram({"import", scratch_ / "small", "-o", scratch_ / "out", "--tokenizer", tokenizer});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(Contains(result.err, "has 260 tokens, but the model's vocabulary has 258"))
+      << result.err;
+  EXPECT_FALSE(FileExists(scratch_ / "out"));
+}
+
 TEST_F(ImportCommandTest, FailuresLeaveNothingBehind) {
   OutputFile file(scratch_ / "bad.safetensors");
   file.Write("not tensors");

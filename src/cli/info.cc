@@ -20,6 +20,7 @@
 #include "model/summary.h"
 #include "tensor/precision.h"
 #include "train/plan.h"
+#include "train/verify.h"
 
 namespace denseformer {
 namespace {
@@ -147,7 +148,7 @@ void PrintTable(const Described& d) {
   if (!ParseMixer(d.config).form->identity) {
     Print("  mixer {} does not start as the plain Transformer\n", d.config.mixer);
   }
-  Print("FLOPs a token, forward, sequences of {}\n", d.length);
+  Print("FLOPs per token, forward, sequences of {}\n", d.length);
   row("linear layers", WithCommas(d.flops.linear));
   row("attention", WithCommas(d.flops.attention));
   row("head", WithCommas(d.flops.head));
@@ -161,7 +162,7 @@ void PrintTable(const Described& d) {
   };
   memory_row("program", d.training.program, d.inference.program);
   memory_row("weights", d.training.weights, d.inference.weights);
-  memory_row("copies for products", d.training.copies, d.inference.copies);
+  memory_row("packed copies (GEMM)", d.training.copies, d.inference.copies);
   memory_row("gradients", d.training.gradients, d.inference.gradients);
   memory_row("moments of AdamW", d.training.moments, d.inference.moments);
   memory_row("activations", d.training.activations, d.inference.activations);
@@ -174,7 +175,8 @@ void PrintTable(const Described& d) {
 
 // Every file of the run with what is wrong with it, and an Error where anything is.
 void Verify(const std::string& run, bool json) {
-  const std::vector<VerifyResult> results = VerifyRun(run);
+  std::vector<VerifyResult> results = VerifyRun(run);
+  for (VerifyResult& result : VerifyTraining(run)) results.push_back(std::move(result));
   Json files = Json::array();
   int wrong = 0;
   for (const VerifyResult& result : results) {

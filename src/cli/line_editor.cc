@@ -1,14 +1,26 @@
 #include "cli/line_editor.h"
 
 #include <histedit.h>
+#include <langinfo.h>
 #include <unistd.h>
 
+#include <clocale>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 
 namespace denseformer {
 namespace {
 constexpr int kHistoryLines = 1000;
+
+// libedit reads characters as the locale has them, and drops those that it has not: with the locale
+// "C" all but ASCII. Numbers and messages stay as they are.
+void UseUtf8() {
+  const char* set = std::setlocale(LC_CTYPE, "");
+  if (set != nullptr && std::strcmp(nl_langinfo(CODESET), "UTF-8") == 0) return;
+  std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 }  // namespace
 
 struct LineEditor::State {
@@ -22,6 +34,7 @@ LineEditor::LineEditor(std::string program, std::string prompt)
   state_->program = std::move(program);
   state_->prompt = std::move(prompt);
   if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) return;
+  UseUtf8();
   // The prompt and the echo go to stderr: stdout carries results.
   state_->editor = el_init(state_->program.c_str(), stdin, stderr, stderr);
   if (state_->editor == nullptr) return;

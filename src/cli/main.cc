@@ -149,6 +149,8 @@ int main(int argc, char** argv) {
   UseShortSpin(argv);
   // A closed pipe must come back as an error of write(), to be reported like any other.
   std::signal(SIGPIPE, SIG_IGN);
+  // So must a limit on the size of files (ulimit -f).
+  std::signal(SIGXFSZ, SIG_IGN);
   int status = 0;
   try {
     Run(argc, argv);

@@ -1,4 +1,5 @@
 // denseformer train: a run from a preset, a TOML file, --set and flags; or the rest of one.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -94,18 +95,18 @@ void RunTrainOnRank(const TrainCall& call, const CommonOptions& common, Communic
                         ? ResolveResumed(StoredOptions(call.run, world), sources, call.forced)
                         : ResolveOptions(sources);
   // Behind all errors that are known at once, so that they stand alone.
-  request.checked = [&request, &common] {
-    if (!common.quiet) fmt::print(stderr, "{}\n", ToToml(request.options));
+  request.checked = [&request, &common, &world](const TrainPlan& plan) {
+    if (!world.first()) return;
+    if (!common.quiet) fmt::print(stderr, "{}\n", PlanToText(request.options, plan));
     SayPrecision(request.options);
   };
-  if (!world.first()) request.checked = [] {};
   if (call.dry_run) {
     if (call.pipeline > 1) {
       Throw(ErrorCode::kUsage,
             "--dry-run shows one process; 'denseformer cluster' plans a pipeline");
     }
     const TrainPlan plan = MakePlan(request.options);
-    request.checked();
+    SayPrecision(request.options);
     if (common.json) {
       PrintJson(PlanToJson(request.options, plan));
     } else {
@@ -145,15 +146,32 @@ void RunTrain(const TrainCall& call, const CommonOptions& common) {
   RunOrFail(*world, [&] { RunTrainOnRank(call, common, *world); });
 }
 
+// The help of an option with its default, and how to switch it off where it is on.
+std::string HelpOf(const OptionRow& row) {
+  const std::string tiny = row.get(PresetOptions("tiny"));
+  if (row.type == "true/false") {
+    return row.help + (tiny == "true" ? "; on by default" : "; off by default");
+  }
+  if (tiny == "\"\"") return row.help;
+  const std::vector<std::string> presets = ModelConfig::PresetNames();
+  const bool same = std::all_of(presets.begin(), presets.end(), [&](const std::string& preset) {
+    return row.get(PresetOptions(preset)) == tiny;
+  });
+  const std::string value = tiny.front() == '"' ? tiny.substr(1, tiny.size() - 2) : tiny;
+  return fmt::format("{}; default: {}", row.help, same ? value : "by preset, tiny: " + value);
+}
+
 // A flag for each row of the table, in a group for each section.
 void AddTableFlags(CLI::App& app, TrainCall& call) {
   const std::vector<OptionRow>& table = TrainOptionTable();
   call.flags.resize(table.size());
   for (size_t i = 0; i < table.size(); ++i) {
     const OptionRow& row = table[i];
-    CLI::Option* option = row.type == "true/false"
-                              ? app.add_flag(row.flag, call.flags[i], row.help)
-                              : app.add_option(row.flag, call.flags[i], row.help);
+    const std::string help = HelpOf(row);
+    CLI::Option* option =
+        row.type == "true/false"
+            ? app.add_flag(row.flag + ",!--no-" + row.flag.substr(2), call.flags[i], help)
+            : app.add_option(row.flag, call.flags[i], help);
     option->group("[" + row.key.substr(0, row.key.find('.')) + "]");
     option->take_last();
     if (row.type == "integer") option->type_name("INT");
@@ -174,7 +192,7 @@ void AddTrain(CLI::App& app, CommonOptions& common) {
   app.add_option("--set", call->sets, "An option as key=value; may be given several times")
       ->take_all()
       ->allow_extra_args(false);
-  app.add_flag("--resume", call->resume, "Go on from the newest checkpoint of RUN");
+  app.add_flag("--resume", call->resume, "Resume from the newest checkpoint of RUN");
   app.add_option("--force", call->forced,
                  "Allow a resumed run to differ in this option; may be given several times")
       ->take_all()
@@ -201,6 +219,7 @@ void AddTrain(CLI::App& app, CommonOptions& common) {
       "Examples:\n"
       "  denseformer train runs/a --preset tiny --data data/ --dwa 4x5\n"
       "  denseformer train runs/a --resume\n"
+      "  denseformer train runs/b --init runs/a --data data/ --dwa 4x5\n"
       "  denseformer train --preset paper-48 --data data/ --dry-run\n"
       "  denseformer train runs/b --config run.toml --set optimizer.lr=6e-4 --seed 2");
   SetWork(app, common, call, [&common](const TrainCall& c) { RunTrain(c, common); });

@@ -168,6 +168,61 @@ TEST_F(TrainCommandTest, AFullDiskLosesNothing) {
   EXPECT_EQ(Differences(Content(disk + "/run"), Content(scratch_ / "whole")), "");
 }
 
+TEST_F(TrainCommandTest, ALimitOnTheSizeOfFilesIsAnErrorAndLosesNothing) {
+  const std::string run = scratch_ / "run";
+  const ProgramResult result = RunProgram(Call(run), "", "ulimit -f 8;");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(Contains(result.err, "File too large")) << result.err;
+  EXPECT_EQ(RunProgram(Call(run)).status, 0);
+}
+
+TEST_F(TrainCommandTest, StartsFromTheWeightsOfARun) {
+  const std::string plain = scratch_ / "plain", dense = scratch_ / "dense";
+  ASSERT_EQ(RunProgram({"train", plain, "--preset", "test", "--data", data_, "--steps", "6",
+                        "--eval-every", "3", "--quiet", "--precision", "fp32"})
+                .status,
+            0);
+  const ProgramResult result =
+      RunProgram({"train", dense, "--init", plain, "--dwa", "2x2", "--data", data_, "--preset",
+                  "test", "--steps", "4", "--eval-every", "2", "--precision", "fp32"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(Contains(result.err, "starts from the weights of " + plain)) << result.err;
+  std::vector<double> before, after;
+  for (const auto& record : ReadJsonLines(plain + "/metrics.jsonl")) {
+    if (record.contains("val_loss")) before.push_back(record["val_loss"]);
+  }
+  for (const auto& record : ReadJsonLines(dense + "/metrics.jsonl")) {
+    if (record.contains("val_loss")) after.push_back(record["val_loss"]);
+  }
+  ASSERT_EQ(after.size(), 3u);
+  EXPECT_EQ(after[0], before.back());  // the averages are the identity
+  EXPECT_NE(after[2], after[0]);
+  // Neither the new run nor the source can be overwritten by another call.
+  const ProgramResult again = RunProgram({"train", scratch_ / "x", "--init", plain, "--vocab-size",
+                                          "600", "--data", data_, "--quiet"});
+  EXPECT_EQ(again.status, 2);
+  EXPECT_TRUE(Contains(again.err, "model.vocab_size is 600, but the weights at")) << again.err;
+  EXPECT_FALSE(FileExists(scratch_ / "x"));
+}
+
+TEST_F(TrainCommandTest, HelpHasDefaultsAndSaysHowToSwitchOff) {
+  const std::string help = RunProgram({"train", "--help"}).out;
+  for (const char* part : {"default: by preset, tiny: 0.003", "--no-eval-final", "on by default",
+                           "default: cosine", "off by default"}) {
+    EXPECT_TRUE(Contains(help, part)) << part;
+  }
+  const std::string run = scratch_ / "run";
+  const ProgramResult result =
+      RunProgram({"train", run, "--preset", "test", "--data", data_, "--steps", "2",
+                  "--no-eval-final", "--no-log-tensorboard"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_FALSE(FileExists(run + "/tensorboard"));
+  EXPECT_FALSE(Contains(ReadFile(run + "/metrics.jsonl"), "final_loss"));
+  // The plan in words, not the whole configuration.
+  EXPECT_TRUE(Contains(result.err, "blocks of width")) << result.err;
+  EXPECT_FALSE(Contains(result.err, "[optimizer]")) << result.err;
+}
+
 TEST_F(TrainCommandTest, TwoWritersAreRefused) {
   const std::string run = scratch_ / "run";
   const pid_t child = Start(Call(run, {"--steps", "100000000"}));

@@ -273,12 +273,14 @@ struct DecodeEngine::Impl {
     Sequence& s = *row.sequence;
     if (!row.sample) {
       const int32_t token = s.tokens[static_cast<size_t>(row.position)];
-      s.event.prompt_logprobs.push_back(TokenLogprobs(logits, token, s.request.prompt_logprobs));
+      s.event.prompt_logprobs.push_back(
+          TokenLogprobs(logits, choices(), token, s.request.prompt_logprobs));
       return;
     }
-    const int32_t token = s.sampler.Choose(logits, s.tokens, static_cast<uint64_t>(s.generated));
+    const int32_t token =
+        s.sampler.Choose(logits.first(choices()), s.tokens, static_cast<uint64_t>(s.generated));
     s.event.token = s.request.logprobs >= 0
-                        ? TokenLogprobs(logits, token, s.request.logprobs)
+                        ? TokenLogprobs(logits, choices(), token, s.request.logprobs)
                         : GeneratedToken{.chosen = {.id = token}, .likeliest = {}};
     s.tokens.push_back(token);
     ++s.generated;
@@ -298,7 +300,7 @@ struct DecodeEngine::Impl {
         for (int64_t r = begins[static_cast<size_t>(n)]; r < begins[static_cast<size_t>(n) + 1];
              ++r) {
           row = &plan.wanted[static_cast<size_t>(first + r)];
-          Take(*row, {logits.f32() + r * logits.cols(), choices()});
+          Take(*row, {logits.f32() + r * logits.cols(), static_cast<size_t>(logits.cols())});
         }
       } catch (const Error& error) {
         row->sequence->event.finish = FinishReason::kFailed;

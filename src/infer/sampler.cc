@@ -88,14 +88,15 @@ int32_t Sampler::Choose(std::span<const float> logits, std::span<const int32_t> 
   return likeliest;  // rounding used the whole sum up
 }
 
-GeneratedToken TokenLogprobs(std::span<const float> logits, int32_t chosen, int count) {
+GeneratedToken TokenLogprobs(std::span<const float> logits, size_t choices, int32_t chosen,
+                             int count) {
   const double total = LogSumExp(logits);
   auto entry = [&](int32_t id) {
     return TokenProbability{id, static_cast<float>(logits[id] - total)};
   };
   GeneratedToken result;
   result.chosen = entry(chosen);
-  std::vector<int32_t> ids(logits.size());
+  std::vector<int32_t> ids(choices);
   std::iota(ids.begin(), ids.end(), 0);
   const size_t kept = std::min<size_t>(std::max(count, 0), ids.size());
   std::partial_sort(ids.begin(), ids.begin() + kept, ids.end(), [&](int32_t a, int32_t b) {

@@ -31,9 +31,11 @@ class Sampler {
   std::vector<Candidate> candidates_;
 };
 
-// Log-probability of `chosen` and of the `count` likeliest tokens. The values come from one sum, so
-// that a token's own value and its entry among the likeliest are the same bits.
-GeneratedToken TokenLogprobs(std::span<const float> logits, int32_t chosen, int count);
+// Log-probability of `chosen` and of the `count` likeliest among the first `choices` tokens. The
+// sum is over all rows of the embedding, as in evaluation, whether a token stands for them or not;
+// it is one sum, so that a token's own value and its entry among the likeliest are the same bits.
+GeneratedToken TokenLogprobs(std::span<const float> logits, size_t choices, int32_t chosen,
+                             int count);
 
 }  // namespace denseformer
 

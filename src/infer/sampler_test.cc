@@ -96,8 +96,15 @@ TEST(Sampler, NonFiniteLogitsAreAnError) {
   }
 }
 
+TEST(TokenLogprobs, RowsWithoutATokenCountButAreNotListed) {
+  const GeneratedToken token = TokenLogprobs(kLogits, 3, 2, 5);
+  EXPECT_EQ(token.chosen.logprob, TokenLogprobs(kLogits, kLogits.size(), 2, 0).chosen.logprob);
+  ASSERT_EQ(token.likeliest.size(), 3u);
+  for (const TokenProbability& likely : token.likeliest) EXPECT_LT(likely.id, 3);
+}
+
 TEST(TokenLogprobs, OwnValueEqualsItsEntry) {
-  const GeneratedToken token = TokenLogprobs(kLogits, 4, 3);
+  const GeneratedToken token = TokenLogprobs(kLogits, kLogits.size(), 4, 3);
   ASSERT_EQ(token.likeliest.size(), 3u);
   EXPECT_EQ(token.likeliest[0].id, 1);
   EXPECT_EQ(token.likeliest[1].id, 4);

@@ -5,9 +5,12 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "io/checkpoint.h"
 #include "io/run_directory.h"
+#include "io/weights.h"
 
 namespace denseformer {
 
@@ -103,6 +106,31 @@ CheckpointInfo NewestWholeCheckpoint(const std::string& run) {
     }
   }
   Throw(ErrorCode::kCorrupt, "{}: none of its {} checkpoints is whole", run, checkpoints.size());
+}
+
+std::string UnexplainedWeights(const std::string& run) {
+  const std::string path = run + "/" + kModelFile;
+  if (!FileExists(path)) return "";
+  const std::vector<CheckpointInfo> checkpoints = ListCheckpoints(run);
+  std::string hash;
+  for (const CheckpointInfo& checkpoint : checkpoints) {
+    std::error_code ignored;
+    if (fs::equivalent(path, checkpoint.path + "/" + kModelFile, ignored)) return "";
+    try {
+      if (hash.empty()) hash = HashFile(path);
+      if (CheckpointManifest(checkpoint.path).files().at(kModelFile).hash == hash) return "";
+    } catch (const Error&) {
+      continue;  // damaged: it explains nothing
+    }
+  }
+  if (checkpoints.empty()) return path;
+  try {
+    VerifyWeights(SafetensorsFile(path));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCorrupt) return "";
+    throw;
+  }
+  return path;
 }
 
 std::vector<CheckpointInfo> ByValidationLoss(const std::vector<CheckpointInfo>& checkpoints) {

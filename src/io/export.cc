@@ -47,8 +47,10 @@ AuthorsModel AuthorsModelOf(const Model& model) {
     if (plain) return {"basewgains", {BlockNames::kFlat, ModuleNames::kNone, 1}};
   } else {
     if (plain) return {"base", {BlockNames::kFlat, ModuleNames::kNone, 1}};
-    if (pattern == DepthPattern::Parse("final", d)) {
-      return {"connecttolast", {BlockNames::kNested, ModuleNames::kFinal, 1}};
+    for (int p = 1; p <= d; ++p) {
+      if (d % p == 0 && pattern == DepthPattern::Parse(fmt::format("final:{}", p), d)) {
+        return {"connecttolast", {BlockNames::kNested, ModuleNames::kFinal, p}};
+      }
     }
     if (const auto grouped = FindGrouped(model)) return *grouped;
   }

@@ -45,6 +45,31 @@ std::string TextOf(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// The average after the last block reads every `period`-th output.
+std::string FinalPattern(const std::string& period) {
+  return period == "1" ? "final" : "final:" + period;
+}
+
+// Arguments of the authors' script that make another model than this program's.
+struct FixedArgument {
+  const char* key;
+  Json value;
+  const char* what;  // the program has
+};
+
+void CheckAuthorsArguments(const Json& args, const std::string& where) {
+  const FixedArgument fixed[] = {
+      {"positional_encoder", "rotary", "rotary positions only"},
+      {"attention_window_length", nullptr, "attention to the whole sequence only"},
+  };
+  for (const FixedArgument& argument : fixed) {
+    const auto found = args.find(argument.key);
+    if (found == args.end() || *found == argument.value) continue;
+    Throw(ErrorCode::kUnsupported, "{}: {} is {}, expected {}; this program has {}", where,
+          argument.key, found->dump(), argument.value.dump(), argument.what);
+  }
+}
+
 // What the authors' script calls a model.
 void AddAuthorsModel(const Json& args, const std::string& where, Values& values) {
   const auto model = args.find("model");
@@ -57,6 +82,7 @@ void AddAuthorsModel(const Json& args, const std::string& where, Values& values)
     }
     return found->dump();
   };
+  CheckAuthorsArguments(args, where);
   values["gains"] = "false";
   if (name == "base") {
     values["dwa"] = "none";
@@ -64,7 +90,7 @@ void AddAuthorsModel(const Json& args, const std::string& where, Values& values)
     values["dwa"] =
         fmt::format("grouped:{}x{}", number("dilation_factor"), number("increase_T_every"));
   } else if (name == "connecttolast") {
-    values["dwa"] = "final";
+    values["dwa"] = FinalPattern(number("increase_T_every"));
   } else if (name == "basewgains") {
     values["dwa"] = "none";
     values["gains"] = "true";
@@ -138,27 +164,42 @@ bool PatternFits(const ForeignWeights& weights, const ForeignNaming& naming,
                                   [&](const auto& t) { return t.first.starts_with(prefix); });
 }
 
-// The pattern that the tensors of the averages show.
-std::string PatternFromTensors(const ForeignWeights& weights, const ForeignNaming& naming,
-                               const ModelConfig& config) {
-  if (naming.modules == ModuleNames::kNone) return "none";
-  if (naming.modules == ModuleNames::kFinal) return "final";
+// The patterns that the tensors of the averages allow, each once: several specs may mean the same.
+std::vector<std::string> FittingPatterns(const ForeignWeights& weights, const ForeignNaming& naming,
+                                         const ModelConfig& config) {
   const bool grouped = naming.modules == ModuleNames::kGrouped;
   const int d = config.n_layer;
+  std::vector<std::string> specs;
   for (int p = 1; p <= d; ++p) {
     if (grouped && p != naming.period) continue;
     for (int k = 1; k <= d; ++k) {
-      const std::string spec = fmt::format("{}{}x{}", grouped ? "grouped:" : "", k, p);
-      if (PatternFits(weights, naming, config, spec)) return spec;
+      specs.push_back(fmt::format("{}{}x{}", grouped ? "grouped:" : "", k, p));
     }
   }
-  for (int k = 1; k <= d && !grouped; ++k) {
-    const std::string spec = fmt::format("last:{}", k);
-    if (PatternFits(weights, naming, config, spec)) return spec;
+  for (int k = 1; k <= d && !grouped; ++k) specs.push_back(fmt::format("last:{}", k));
+  std::vector<std::string> fitting;
+  std::vector<DepthPattern> patterns;
+  for (const std::string& spec : specs) {
+    if (!PatternFits(weights, naming, config, spec)) continue;
+    DepthPattern pattern = DepthPattern::Parse(spec, d);
+    if (std::find(patterns.begin(), patterns.end(), pattern) != patterns.end()) continue;
+    patterns.push_back(std::move(pattern));
+    fitting.push_back(spec);
   }
+  return fitting;
+}
+
+// The pattern that the tensors of the averages show. They give the number of sources, not which
+// ones: where several patterns have these numbers the caller must say.
+std::string PatternFromTensors(const ForeignWeights& weights, const ForeignNaming& naming,
+                               const ModelConfig& config) {
+  if (naming.modules == ModuleNames::kNone) return "none";
+  if (naming.modules == ModuleNames::kFinal) return FinalPattern(std::to_string(naming.period));
+  const std::vector<std::string> fitting = FittingPatterns(weights, naming, config);
+  if (fitting.size() == 1) return fitting[0];
   Throw(ErrorCode::kInvalid,
-        "{}: the depth pattern cannot be told from the averages; give it by --dwa PATTERN",
-        weights.path);
+        "{}: the depth pattern cannot be told from the averages{}; give it by --dwa PATTERN",
+        weights.path, fitting.empty() ? "" : fmt::format(", which fit {}", Join(fitting, ", ")));
 }
 
 void Assign(const std::string& what, const std::string& text, int& field) {

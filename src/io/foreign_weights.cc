@@ -108,6 +108,11 @@ void CheckIndex(const std::string& directory, const ForeignWeights& weights) {
   }
 }
 
+// Of a run of this program that has finished: results; the configuration is in config.json.
+bool IsOwnSummary(const nlohmann::json& json) {
+  return json.is_object() && json.value("format", nlohmann::json()) == "denseformer-summary";
+}
+
 // GPT-2's own classes leave "transformer." out.
 void AddTransformerPrefix(ForeignWeights& weights) {
   if (weights.tensors.count("wte.weight") == 0) return;
@@ -145,8 +150,10 @@ ForeignWeights OpenForeign(const std::string& path, const std::string& config_pa
   }
   for (const std::string& candidate : candidates) {
     if (config_path.empty() && !FileExists(candidate)) continue;
+    nlohmann::json config = ParseJson(ReadFile(candidate, size_t{1} << 28), candidate);
+    if (config_path.empty() && IsOwnSummary(config)) continue;
     weights.config_path = candidate;
-    weights.config = ParseJson(ReadFile(candidate, size_t{1} << 28), candidate);
+    weights.config = std::move(config);
     break;
   }
   return weights;

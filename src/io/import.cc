@@ -108,6 +108,11 @@ class Importer {
 
 }  // namespace
 
+ModelConfig ImportConfig(const ImportOptions& options) {
+  const ForeignWeights weights = OpenForeign(options.path, options.config);
+  return ForeignConfig(weights, DetectNaming(weights.names()), options.sets, options.dwa);
+}
+
 ImportedModel ImportModel(const ImportOptions& options) {
   const ForeignWeights weights = OpenForeign(options.path, options.config);
   const ForeignNaming naming = DetectNaming(weights.names());

@@ -23,6 +23,9 @@ struct ImportedModel {
   std::vector<std::string> identity;  // averages that the file lacks, set to pass X_i on
 };
 
+// The configuration of the model alone.
+ModelConfig ImportConfig(const ImportOptions& options);
+
 // The weights in fp32. Every parameter must be there with its shape and nothing else may be (masks
 // and tables of positions aside): kInvalid names what is missing, extra or misshaped. A file
 // without averages and a depth pattern in the options give a DenseFormer that computes what the

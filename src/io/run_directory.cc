@@ -146,7 +146,7 @@ void WriteRunFiles(const RunWriter& writer, const ModelConfig& config,
   if (!FileExists(path)) {
     WriteFileAtomic(path, manifest.ToText());
   } else if (ReadFile(path) != manifest.ToText()) {
-    Throw(ErrorCode::kCorrupt, "{}: does not describe the files beside it; remove it to go on",
+    Throw(ErrorCode::kCorrupt, "{}: does not describe the files beside it; remove it to continue",
           path);
   }
 }

@@ -107,6 +107,11 @@ CheckpointInfo NewestWholeCheckpoint(const std::string& run);
 // The whole checkpoint with the lowest validation loss; nothing where none has one.
 std::optional<CheckpointInfo> BestCheckpoint(const std::string& run);
 
+// RUN/model.safetensors where it holds weights that are those of no checkpoint of the run (an
+// import, an export, a file that was put there), so that writing to the run would lose them; else
+// "". A damaged copy of a run that has checkpoints is no loss.
+std::string UnexplainedWeights(const std::string& run);
+
 struct SaveOptions {
   int keep = 2;           // newest checkpoints to keep, at least 1
   bool keep_best = true;  // and the one with the lowest validation loss

@@ -20,6 +20,13 @@ void CheckPeriod(const DepthArguments& a) {
   }
 }
 
+void CheckWholePeriods(const DepthArguments& a) {
+  CheckPeriod(a);
+  if (a.depth % a.p != 0) {
+    Wrong(a.spec, fmt::format("period P = {} does not divide the depth {}", a.p, a.depth));
+  }
+}
+
 DepthSources None(const DepthArguments& a) { return DepthSources(a.depth + 1); }
 
 DepthSources Dilated(const DepthArguments& a) {
@@ -33,10 +40,7 @@ DepthSources Dilated(const DepthArguments& a) {
 
 // KxP on the sequence of every P-th output.
 DepthSources Grouped(const DepthArguments& a) {
-  CheckPeriod(a);
-  if (a.depth % a.p != 0) {
-    Wrong(a.spec, fmt::format("period P = {} does not divide the depth {}", a.p, a.depth));
-  }
+  CheckWholePeriods(a);
   DepthSources sources(a.depth + 1);
   for (int i = a.p; i <= a.depth; i += a.p) {
     for (int q = i / a.p % a.k; q <= i / a.p; q += a.k) sources[i].push_back(q * a.p);
@@ -54,8 +58,9 @@ DepthSources Last(const DepthArguments& a) {
 }
 
 DepthSources Final(const DepthArguments& a) {
+  CheckWholePeriods(a);
   DepthSources sources(a.depth + 1);
-  for (int j = 0; j <= a.depth; ++j) sources[a.depth].push_back(j);
+  for (int j = 0; j <= a.depth; j += a.p) sources[a.depth].push_back(j);
   return sources;
 }
 
@@ -72,6 +77,7 @@ constexpr DepthForm kForms[] = {
      "as `KxP`, among the outputs of every P-th block", "", Grouped},
     {"last:K", "every block", "the embedding and the last K outputs", "", Last},
     {"final", "the last block", "every output", "", Final},
+    {"final:P", "the last block; P divides the depth", "every P-th output", "", Final},
     {"mask:ROWS", "where a row has a 1",
      "X_j where digit j of row i is 1; rows separated by `/`, one per block", "", Mask},
 };

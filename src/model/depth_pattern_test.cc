@@ -51,6 +51,9 @@ TEST(DepthPatternTest, SourcesFollowTheDefinition) {
   for (int depth = 1; depth <= 25; ++depth) {
     ExpectSources("none", depth, [](int, int) { return false; });
     ExpectSources("final", depth, [=](int i, int) { return i == depth; });
+    if (depth % 3 == 0) {
+      ExpectSources("final:3", depth, [=](int i, int j) { return i == depth && j % 3 == 0; });
+    }
     for (int k = 1; k <= 13; ++k) {
       ExpectSources("last:" + std::to_string(k), depth,
                     [=](int i, int j) { return j == 0 || i - j < k; });
@@ -95,7 +98,7 @@ TEST(DepthPatternTest, NumbersAreWrittenWithoutLeadingZeros) {
 
 TEST(DepthPatternTest, WrongSpecsSayWhatWouldBeRight) {
   const std::string forms =
-      "expected none, KxP (such as 1x1 or 4x5), grouped:KxP, last:K, final or a mask file";
+      "expected none, KxP (such as 1x1 or 4x5), grouped:KxP, last:K, final, final:P or a mask file";
   const std::tuple<const char*, int, std::string> cases[] = {
       {"0x1", 12, "depth pattern '0x1': K is 0, expected at least 1"},
       {"1x0", 12, "depth pattern '1x0': P is 0, expected at least 1"},

@@ -43,7 +43,7 @@ TEST(MaskFileTest, SpecsComeBeforeFiles) {
 
 TEST(MaskFileTest, NeitherSpecNorFile) {
   const std::string forms =
-      "expected none, KxP (such as 1x1 or 4x5), grouped:KxP, last:K, final or a mask file";
+      "expected none, KxP (such as 1x1 or 4x5), grouped:KxP, last:K, final, final:P or a mask file";
   EXPECT_EQ(ErrorOf([] { ResolveDepthPattern("nine", 4); }), "depth pattern 'nine': " + forms);
   EXPECT_EQ(ErrorOf([] { ResolveDepthPattern("no/mask.txt", 4); }),
             "depth pattern 'no/mask.txt': " + forms + "; there is no file of that name");

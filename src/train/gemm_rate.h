@@ -3,6 +3,7 @@
 #ifndef DENSEFORMER_TRAIN_GEMM_RATE_H_
 #define DENSEFORMER_TRAIN_GEMM_RATE_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "denseformer/config.h"
@@ -13,6 +14,12 @@ namespace denseformer {
 struct GemmRate {
   // Of the products of a training step alone.
   double seconds_per_token = 0;
+
+  // A step takes at least the time of its products: where one was faster than the measurement (on a
+  // machine that was busy then), it is the better one. So no share is above 1.
+  void Observe(int64_t tokens, double seconds) {
+    seconds_per_token = std::min(seconds_per_token, seconds / static_cast<double>(tokens));
+  }
 
   // The share of the machine's rate that a step of `tokens` in `seconds` kept.
   double Share(int64_t tokens, double seconds) const {

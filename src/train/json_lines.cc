@@ -30,11 +30,13 @@ JsonLines::JsonLines(const std::string& path, uint64_t keep, int64_t step) {
     const std::string text = ReadFile(path, size_t{1} << 34);
     if (text.size() >= keep && (keep == 0 || text[keep - 1] == '\n')) {
       if (text.size() > keep) TruncateFile(path, keep);
+      hasher_.Add(text.data(), keep);
     } else {
       LogWarning("{} is not as it was at step {}; keeping its whole lines up to there", path, step);
       const std::string kept = WholeLinesUpTo(text, step);
       WriteFileAtomic(path, kept);
       kept_ = kept.size();
+      hasher_.Add(kept);
     }
   } else if (keep > 0) {
     LogWarning("{} is missing; it begins again after step {}", path, step);
@@ -45,7 +47,9 @@ JsonLines::JsonLines(const std::string& path, uint64_t keep, int64_t step) {
 
 void JsonLines::Append(const nlohmann::ordered_json& record) {
   using Json = nlohmann::ordered_json;
-  out_->Write(record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  const std::string line = record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  out_->Write(line);
+  hasher_.Add(line);
 }
 
 std::vector<nlohmann::ordered_json> ReadJsonLines(const std::string& path) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/hash.h"
 
 namespace denseformer {
 
@@ -26,9 +27,12 @@ class JsonLines {
   void Append(const nlohmann::ordered_json& record);
   void Sync() { out_->Sync(); }
   uint64_t size() const { return kept_ + out_->size(); }
+  // The hash of the whole file.
+  std::string Hash() const { return hasher_.Hex(); }
 
  private:
   uint64_t kept_ = 0;
+  Hasher hasher_;
   std::optional<OutputFile> out_;
 };
 

@@ -37,15 +37,6 @@ constexpr PresetTraining kPresetTraining[] = {
     {"test", 20, 4, 1, 1e-2, 10, 10},              //
 };
 
-std::string Quote(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 std::string Number(double value) {
   std::string text = fmt::format("{}", value);
   // A TOML number without point or exponent is an integer; both are accepted, this one is clearer.
@@ -101,7 +92,7 @@ class TableBuilder {
   void Text(const std::string& key, const std::string& flag, Field field,
             const std::vector<std::string>& choices, Effect effect, const std::string& help) {
     Add(
-        key, flag, "text", effect, help, [field](TrainOptions o) { return Quote(field(o)); },
+        key, flag, "text", effect, help, [field](TrainOptions o) { return TomlText(field(o)); },
         [field, key, choices](TrainOptions& o, std::string_view text) {
           if (!choices.empty() && std::count(choices.begin(), choices.end(), text) == 0) {
             Throw(ErrorCode::kUsage, "{}: got '{}', expected one of {}{}", key, text,
@@ -162,6 +153,9 @@ void AddTraining(TableBuilder& table) {
              "directory with train.bin and val.bin (a resumed run checks that they are the same)");
   table.Text("data.order", "--order", FIELD(order), {"shuffled", "random"}, kCourse,
              "of the windows of the stream: shuffled (each once per epoch), or random");
+  table.Text("train.init", "--init", FIELD(init), {}, kCourse,
+             "start from the weights of a run, a checkpoint, an import or an export; the model is "
+             "theirs, with another --dwa as far as it computes the same at first");
   table.Integer<int64_t>("train.steps", "--steps", FIELD(steps), 1, kMostSteps, kCourse,
                          "optimizer steps");
   table.Integer<int>("train.batch_size", "--batch-size", FIELD(batch_size), 1, 1 << 20, kCourse,
@@ -253,6 +247,15 @@ std::vector<OptionRow> MakeTable() {
 }
 
 }  // namespace
+
+std::string TomlText(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
 
 std::string OptionRow::ShortKey() const {
   std::string name = flag.substr(2);

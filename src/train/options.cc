@@ -3,6 +3,8 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -11,9 +13,14 @@
 #include "denseformer/depth_pattern.h"
 #include "model/mask_file.h"
 #include "tensor/precision.h"
+#include "train/init.h"
 
 namespace denseformer {
 namespace {
+
+// Keys of a file that are no options.
+constexpr const char* kPreset = "preset";
+constexpr const char* kDataFromRun = "data_from_run";
 
 std::string SectionOf(const std::string& key) { return key.substr(0, key.find('.')); }
 
@@ -44,11 +51,11 @@ void Flatten(const toml::table& table, const std::string& prefix, const std::str
       Flatten(*inner, key + ".", name, assignments);
       continue;
     }
-    if (key == "preset") {
+    if (key == kPreset || key == kDataFromRun) {
       if (!node.is_string()) {
-        Throw(ErrorCode::kInvalid, "{}: preset must be a string", where);
+        Throw(ErrorCode::kInvalid, "{}: {} must be a string", where, key);
       }
-      assignments.emplace_back("preset", node.as_string()->get());
+      assignments.emplace_back(key, node.as_string()->get());
       continue;
     }
     const OptionRow& row = FindOption(where, key);
@@ -60,21 +67,27 @@ void Flatten(const toml::table& table, const std::string& prefix, const std::str
   }
 }
 
-// Takes "preset" out of the assignments of a file.
-std::string TakePreset(Assignments& assignments) {
-  std::string preset;
-  std::erase_if(assignments, [&preset](const auto& assignment) {
-    if (assignment.first != "preset") return false;
-    preset = assignment.second;
+// Takes what is no option out of the assignments of a file; "" where it is not there.
+std::string Take(Assignments& assignments, std::string_view key) {
+  std::string value;
+  std::erase_if(assignments, [&](const auto& assignment) {
+    if (assignment.first != key) return false;
+    value = assignment.second;
     return true;
   });
-  return preset;
+  return value;
 }
 
-bool GivesPattern(const Assignments& assignments) {
-  return std::any_of(assignments.begin(), assignments.end(), [](const auto& assignment) {
-    return FindOption("", assignment.first).key == "model.dwa";
-  });
+// The value that the sources give an option; none where they do not.
+std::optional<std::string> Given(const Assignments& file, const OptionSources& sources,
+                                 std::string_view key) {
+  std::optional<std::string> value;
+  for (const Assignments* assignments : {&file, &sources.sets, &sources.flags}) {
+    for (const auto& [name, text] : *assignments) {
+      if (FindOption("", name).key == key) value = text;
+    }
+  }
+  return value;
 }
 
 void AssignAll(TrainOptions& options, const Assignments& file, const OptionSources& sources) {
@@ -83,8 +96,11 @@ void AssignAll(TrainOptions& options, const Assignments& file, const OptionSourc
   Assign(options, sources.flags, "");
   // What the run stored is a spec already: it is not looked up among the files of the directory
   // that the program runs in.
-  if (GivesPattern(file) || GivesPattern(sources.sets) || GivesPattern(sources.flags)) {
+  if (Given(file, sources, "model.dwa")) {
     options.model.dwa = ResolveDepthPattern(options.model.dwa, options.model.n_layer);
+  }
+  if (!options.init.empty()) {
+    options.init = std::filesystem::absolute(options.init).lexically_normal().string();
   }
   options.precision = DTypeName(ComputeType(ParsePrecision(options.precision)));
   options.Validate();
@@ -129,8 +145,11 @@ void Assign(TrainOptions& options, const Assignments& assignments, std::string_v
   }
 }
 
-std::string ToToml(const TrainOptions& options) {
-  std::string text = fmt::format("preset = \"{}\"\n", options.preset);
+std::string ToToml(const TrainOptions& options, const std::string& data_from_run) {
+  std::string text = fmt::format("{} = {}\n", kPreset, TomlText(options.preset));
+  if (!data_from_run.empty()) {
+    text += fmt::format("{} = {}\n", kDataFromRun, TomlText(data_from_run));
+  }
   std::string section;
   for (const OptionRow& row : TrainOptionTable()) {
     if (SectionOf(row.key) != section) {
@@ -144,18 +163,25 @@ std::string ToToml(const TrainOptions& options) {
 
 TrainOptions ResolveOptions(const OptionSources& sources) {
   Assignments file = ParseToml(sources.toml, sources.toml_name);
-  const std::string file_preset = TakePreset(file);
+  const std::string file_preset = Take(file, kPreset);
+  Take(file, kDataFromRun);
   const std::string preset = !sources.preset.empty() ? sources.preset
                              : !file_preset.empty()  ? file_preset
                                                      : "tiny";
   TrainOptions options = PresetOptions(preset);
+  const std::string init = Given(file, sources, "train.init").value_or("");
+  const ModelConfig source = init.empty() ? ModelConfig{} : InitConfig(init);
+  if (!init.empty()) options.model = source;
   AssignAll(options, file, sources);
+  if (!init.empty()) CheckInit(source, options.model, init);
   return options;
 }
 
-TrainOptions ParseStoredOptions(std::string_view toml, std::string_view name) {
+TrainOptions ParseStoredOptions(std::string_view toml, std::string_view name,
+                                std::string* data_from_run) {
   Assignments file = ParseToml(toml, name);
-  const std::string preset = TakePreset(file);
+  const std::string preset = Take(file, kPreset), from_run = Take(file, kDataFromRun);
+  if (data_from_run != nullptr) *data_from_run = from_run;
   TrainOptions options = PresetOptions(preset.empty() ? "tiny" : preset);
   Assign(options, file, name);
   options.Validate();
@@ -167,7 +193,8 @@ TrainOptions ResolveResumed(const TrainOptions& stored, const OptionSources& sou
   std::set<std::string> allowed;
   for (const std::string& key : forced) allowed.insert(FindOption("--force", key).key);
   Assignments file = ParseToml(sources.toml, sources.toml_name);
-  const std::string file_preset = TakePreset(file);
+  const std::string file_preset = Take(file, kPreset);
+  Take(file, kDataFromRun);
   for (const std::string& preset : {sources.preset, file_preset}) {
     if (!preset.empty() && preset != stored.preset) {
       Throw(ErrorCode::kUsage, "resume: got preset '{}', but the run began with '{}'", preset,
@@ -202,7 +229,8 @@ std::string OptionsDocument() {
       "Made by `denseformer train --print-options`; a test compares this file with the program.\n\n"
       "Each option is a key of the configuration file, a `--set key=value` and a flag. Later ones\n"
       "win: preset < file (`--config FILE.toml`) < `--set` < flags. Defaults are those of the "
-      "preset\n`tiny`. *Course*: a resumed run refuses another value unless `--force KEY` names "
+      "preset\n`tiny`. A flag of a true/false option switches it on, `--no-...` off. *Course*: a "
+      "resumed run refuses another value unless `--force KEY` names "
       "it.\n";
   std::string section;
   for (const OptionRow& row : TrainOptionTable()) {

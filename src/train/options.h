@@ -26,6 +26,7 @@ struct TrainOptions {
   std::string data;
   std::string order = "shuffled";
 
+  std::string init;
   int64_t steps = 1000;
   int batch_size = 32;
   int accumulate = 1;
@@ -111,10 +112,14 @@ Assignments ParseToml(std::string_view text, std::string_view name);
 // "key=value" of a --set.
 std::pair<std::string, std::string> ParseSet(std::string_view text);
 
+// A string as TOML writes it.
+std::string TomlText(const std::string& text);
+
 void Assign(TrainOptions& options, const Assignments& assignments, std::string_view where);
 
-// All options as a TOML file that gives the same options again.
-std::string ToToml(const TrainOptions& options);
+// All options as a TOML file that gives the same options again. Where not empty, `data_from_run` is
+// noted in it (stored_options.h); a configuration file may have it, without effect.
+std::string ToToml(const TrainOptions& options, const std::string& data_from_run = "");
 
 // What a call gives.
 struct OptionSources {
@@ -126,11 +131,14 @@ struct OptionSources {
   bool operator==(const OptionSources&) const = default;
 };
 
-// Options of a new run. Precision "auto" becomes what this CPU is fast at.
+// Options of a new run. Precision "auto" becomes what this CPU is fast at. With train.init the
+// model is that of the weights instead of the preset's, and what the sources say about it must suit
+// them.
 TrainOptions ResolveOptions(const OptionSources& sources);
 
 // The options that ToToml stored: nothing in them is resolved again, neither files nor the CPU.
-TrainOptions ParseStoredOptions(std::string_view toml, std::string_view name);
+TrainOptions ParseStoredOptions(std::string_view toml, std::string_view name,
+                                std::string* data_from_run = nullptr);
 
 // Options of a resumed run: `stored` changed by the sources. A changed option that decides the
 // course is refused (kUsage, naming all of them) unless `forced` names it.

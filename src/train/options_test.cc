@@ -62,11 +62,14 @@ TEST(OptionsTest, EveryOptionSurvivesTheStoredForm) {
     if (row.key == "data.order") row.set(options, "random");
     if (row.key == "data.path") row.set(options, "a \"quoted\" \\ path");
     if (row.key == "log.alphas_at") row.set(options, "1,2");
+    if (row.key == "train.init") row.set(options, "/runs/first");
   }
   const TrainOptions defaults = PresetOptions("test");
   for (const OptionRow& row : TrainOptionTable()) {
     EXPECT_NE(row.get(options), row.get(defaults)) << row.key;
   }
+  EXPECT_EQ(ParseStoredOptions(ToToml(options), "train.toml"), options);
+  options.init = "";  // the weights are not there
   EXPECT_EQ(ResolveOptions(Toml(ToToml(options))), options);
 }
 

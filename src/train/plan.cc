@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "data/batches.h"
 #include "train/gemm_rate.h"
+#include "train/init.h"
 #include "train/summary.h"
-#include "train/train_data.h"
 #include "train/train_step.h"
 
 namespace denseformer {
@@ -72,32 +72,41 @@ void RequireTrainingMemory(const TrainOptions& options) {
   RequireTrainingMemory(options, options.pass_sequences(), {&whole, 1, 1});
 }
 
-TrainPlan MakePlan(const TrainOptions& options) {
-  options.Validate();
-  const TrainData data(options.data, options.model.vocab_size);
-  const DType compute = options.compute();
-  const TrainBatches batches(
-      data.train, {options.model.seq_len, options.batch_size, static_cast<uint64_t>(options.seed),
-                   ParseBatchOrder(options.order)});
-  RequireTrainingMemory(options);
-  Model model(options.model, compute, ModelUse::kTraining);
+TrainPlan PlanRun(const TrainOptions& options, const TrainData& data, const TrainBatches& batches,
+                  int64_t sequences, const MemoryUse& memory) {
+  const ParameterTable table(options.model,
+                             DepthPattern::Parse(options.model.dwa, options.model.n_layer));
   TrainPlan plan;
-  plan.parameters = model.table().count();
-  plan.dwa_weights =
-      model.table().count(ParameterGroup::kDwa) + model.table().count(ParameterGroup::kMixer);
-  plan.memory = MemoryOf(options);
+  plan.parameters = table.count();
+  plan.dwa_weights = table.count(ParameterGroup::kDwa) + table.count(ParameterGroup::kMixer);
+  plan.memory = memory;
   plan.recompute =
-      EffectOfRecompute(options.model, compute, options.pass_sequences(), options.model.seq_len);
+      EffectOfRecompute(options.model, options.compute(), sequences, options.model.seq_len);
   plan.checkpoint_bytes = 3 * plan.parameters * static_cast<int64_t>(sizeof(float));
   plan.tokens_per_step = int64_t{options.batch_size} * options.model.seq_len;
   plan.tokens = plan.tokens_per_step * options.steps;
   plan.train_tokens = data.train.size();
   plan.validation_tokens = data.validation.size();
   plan.epochs = batches.EpochsAt(options.steps);
+  return plan;
+}
+
+TrainPlan MakePlan(const TrainOptions& options) {
+  options.Validate();
+  const TrainData data(options.data, options.model.vocab_size);
+  if (!options.init.empty()) InitTokenizer(options.init, data.tokenizer);
+  const DType compute = options.compute();
+  const TrainBatches batches(
+      data.train, {options.model.seq_len, options.batch_size, static_cast<uint64_t>(options.seed),
+                   ParseBatchOrder(options.order)});
+  RequireTrainingMemory(options);
+  TrainPlan plan = PlanRun(options, data, batches, options.pass_sequences(), MemoryOf(options));
+  Model model(options.model, compute, ModelUse::kTraining);
   plan.step_seconds = TimeStep(options, batches, model);
-  plan.gemm_share =
-      MeasureGemmRate(options.model, compute, options.pass_sequences() * options.model.seq_len)
-          .Share(plan.tokens_per_step, plan.step_seconds);
+  GemmRate rate =
+      MeasureGemmRate(options.model, compute, options.pass_sequences() * options.model.seq_len);
+  rate.Observe(plan.tokens_per_step, plan.step_seconds);
+  plan.gemm_share = rate.Share(plan.tokens_per_step, plan.step_seconds);
   return plan;
 }
 
@@ -169,6 +178,8 @@ std::string PlanToText(const TrainOptions& options, const TrainPlan& plan) {
                    WithCommas(options.steps), options.batch_size, options.accumulate,
                    options.accumulate == 1 ? "" : "es", WithCommas(plan.tokens_per_step),
                    WithCommas(plan.tokens), plan.epochs));
+  if (!options.init.empty()) line("init", fmt::format("weights of {}", options.init));
+  if (plan.step_seconds == 0) return text;
   line("time",
        fmt::format(
            "about {} without validation: {:.3g} s per step, {}, {:.0f} % of "

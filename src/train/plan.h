@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "data/batches.h"
 #include "model/summary.h"
 #include "train/options.h"
+#include "train/train_data.h"
 
 namespace denseformer {
 
@@ -19,7 +21,7 @@ struct TrainPlan {
   int64_t tokens_per_step = 0, tokens = 0;
   int64_t train_tokens = 0, validation_tokens = 0;  // of the data
   double epochs = 0;
-  double step_seconds = 0;  // measured
+  double step_seconds = 0;  // measured; 0 where it was not
   double gemm_share = 0;    // measured
 };
 
@@ -32,6 +34,11 @@ void RequireTrainingMemory(const TrainOptions& options, int64_t sequences, const
 // Of a run in one process.
 void RequireTrainingMemory(const TrainOptions& options);
 
+// The plan of a run on these data, without a measurement; of a process that has `sequences` of each
+// pass and takes `memory`.
+TrainPlan PlanRun(const TrainOptions& options, const TrainData& data, const TrainBatches& batches,
+                  int64_t sequences, const MemoryUse& memory);
+
 // Checks options and data as a run would, and times one pass and one update on random weights
 // (after one to warm up). Writes nothing.
 TrainPlan MakePlan(const TrainOptions& options);
@@ -39,6 +46,7 @@ TrainPlan MakePlan(const TrainOptions& options);
 nlohmann::ordered_json MemoryToJson(const MemoryUse& memory);
 nlohmann::ordered_json RecomputeToJson(bool on, const RecomputeEffect& effect);
 nlohmann::ordered_json PlanToJson(const TrainOptions& options, const TrainPlan& plan);
+// The time is left out where it was not measured.
 std::string PlanToText(const TrainOptions& options, const TrainPlan& plan);
 
 }  // namespace denseformer

@@ -15,8 +15,8 @@ double Shortest(float value) { return std::strtod(fmt::format("{}", value).c_str
 }  // namespace
 
 RunLog::RunLog(const std::string& run, const TrainOptions& options, const Position& position)
-    : metrics_(run + "/metrics.jsonl", position.metrics_bytes, position.step),
-      alphas_(run + "/alphas.jsonl", position.alphas_bytes, position.step) {
+    : metrics_(run + "/" + kMetricsFile, position.metrics_bytes, position.step),
+      alphas_(run + "/" + kAlphasFile, position.alphas_bytes, position.step) {
   // The file of a resumed run replaces all events after its checkpoint.
   if (options.log_tensorboard) {
     events_.emplace(run + "/tensorboard", position.step > 0 ? position.step + 1 : 0);
@@ -95,7 +95,7 @@ RunLog::Position RunLog::Sync(int64_t step) {
   metrics_.Sync();
   alphas_.Sync();
   if (events_) events_->Sync();
-  return {step, metrics_.size(), alphas_.size()};
+  return {step, metrics_.size(), alphas_.size(), metrics_.Hash(), alphas_.Hash()};
 }
 
 }  // namespace denseformer

@@ -27,6 +27,9 @@
 
 namespace denseformer {
 
+inline constexpr const char* kMetricsFile = "metrics.jsonl";
+inline constexpr const char* kAlphasFile = "alphas.jsonl";
+
 struct StepRecord {
   int64_t step = 0;
   int64_t tokens = 0;  // since the beginning of the run
@@ -46,6 +49,7 @@ class RunLog {
   struct Position {
     int64_t step = 0;
     uint64_t metrics_bytes = 0, alphas_bytes = 0;
+    std::string metrics_hash, alphas_hash;  // of these bytes; "" where not recorded
   };
 
   RunLog(const std::string& run, const TrainOptions& options, const Position& position);

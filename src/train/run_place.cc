@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "io/run_directory.h"
+#include "train/stored_options.h"
 
 namespace denseformer {
 
@@ -19,12 +20,25 @@ void CheckPlace(const std::string& run, bool resume) {
           "choose another directory",
           run, checkpoints.back().step);
   }
+  const std::string weights = UnexplainedWeights(run);
+  if (!weights.empty() && checkpoints.empty() && !FileExists(run + "/" + kOptionsFile)) {
+    Throw(ErrorCode::kUsage,
+          "train: {} holds the weights of another model, which training there would overwrite; "
+          "choose a new directory, and --init {} to start from them",
+          run, run);
+  }
   const std::string metrics = run + "/metrics.jsonl";
   if (checkpoints.empty() && FileExists(metrics) && FileSize(metrics) > 0) {
     Throw(ErrorCode::kCorrupt,
           "train: {} has recorded steps but no checkpoint; nothing to resume, and starting "
           "again would overwrite it: move it away",
           run);
+  }
+  if (!weights.empty()) {
+    Throw(ErrorCode::kUsage,
+          "train: {} holds weights that no checkpoint of this run explains; training would "
+          "overwrite them: move the file away",
+          weights);
   }
 }
 

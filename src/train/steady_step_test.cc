@@ -8,10 +8,12 @@
 #include <cstdlib>
 #include <new>
 #include <ostream>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/cpu.h"
 #include "base/random.h"
+#include "kernels/gemm/backend.h"
 #include "train/train_step.h"
 
 namespace {
@@ -59,36 +61,44 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 class SteadyStep : public ::testing::TestWithParam<Case> {};
 
-TEST_P(SteadyStep, AllocatesNothing) {
-  ModelConfig config = ModelConfig::Preset("tiny");
-  config.dwa = GetParam().dwa;
-  Model model(config, GetParam().compute, ModelUse::kTraining);
+// Steps of a small model on `backend`.
+void TakeSteps(const Case& c, const GemmBackend& backend) {
+  const bool slow = std::string_view(backend.name) == "reference";
+  const std::string preset = slow ? "test" : "tiny";
+  ModelConfig config = ModelConfig::Preset(preset);
+  config.dwa = c.dwa;
+  if (slow && config.dwa == "4x5") config.dwa = "2x2";  // it has fewer blocks
+  Model model(config, c.compute, ModelUse::kTraining);
   model.Initialize(1);
-  constexpr int64_t kSequences = 2, kLength = 64;
-  Activations activations(model, kSequences, kLength, ModelUse::kTraining, GetParam().recompute);
-  std::vector<int32_t> tokens(kSequences * kLength), targets(tokens.size());
+  const int64_t sequences = 2, length = slow ? 16 : 64;
+  Activations activations(model, sequences, length, ModelUse::kTraining, c.recompute);
+  std::vector<int32_t> tokens(static_cast<size_t>(sequences * length)), targets(tokens.size());
   Random random(1);
   for (int32_t& token : tokens) token = static_cast<int32_t>(random.Below(config.vocab_size));
   for (int32_t& token : targets) token = static_cast<int32_t>(random.Below(config.vocab_size));
-  TrainOptions options = PresetOptions("tiny");
+  TrainOptions options = PresetOptions(preset);
   options.accumulate = 2;
   options.dropout = 0.1;
   options.clip = 0.5;
   TrainStep train_step(model, activations, options);
-  auto step = [&] {
-    const StepResult result = train_step.Run(1, 1e-3, [&](int64_t, int) {
-      return Batch{tokens, targets, kSequences, kLength};
-    });
-    ASSERT_TRUE(result.updated);
+  auto steps = [&] {
+    const int64_t before = allocations;
+    for (int i = 0; i < 3; ++i) {
+      const StepResult result = train_step.Run(1, 1e-3, [&](int64_t, int) {
+        return Batch{tokens, targets, sequences, length};
+      });
+      EXPECT_TRUE(result.updated);
+    }
+    return allocations - before;
   };
-  for (int i = 0; i < 3; ++i) step();
-  const int64_t before = allocations;
+  steps();
   [[maybe_unused]] const int64_t faults = PageFaults();
-  for (int i = 0; i < 3; ++i) step();
-  const bool own_products =
-      GetParam().compute == DType::kBF16 && GetCpuFeatures().Has(CpuFeature::kAmxBf16);
-  if (own_products) {
-    EXPECT_EQ(allocations - before, 0);
+  // oneDNN makes lists of arguments in each call; there are as many of them in every step.
+  const int64_t made = steps();
+  if (std::string_view(backend.name) == "onednn") {
+    EXPECT_EQ(steps(), made);
+  } else {
+    EXPECT_EQ(made, 0);
   }
 #if !defined(__SANITIZE_ADDRESS__)
   // Whatever the system does beside us may fault a few pages; a set of activations would be
@@ -96,6 +106,14 @@ TEST_P(SteadyStep, AllocatesNothing) {
   // the time.)
   EXPECT_LE(PageFaults() - faults, 64);
 #endif
+}
+
+TEST_P(SteadyStep, AllocatesNothing) {
+  for (const GemmBackend* backend : AvailableGemmBackends(GetParam().compute)) {
+    SCOPED_TRACE(backend->name);
+    const ScopedGemmBackend scoped(backend);
+    TakeSteps(GetParam(), *backend);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SteadyStep,

@@ -20,9 +20,26 @@ std::string PathOf(const std::string& directory, const char* name) {
   }
   const std::string path = directory + "/" + name;
   if (!FileExists(path)) {
-    Throw(ErrorCode::kNotFound, "train: no {}; 'denseformer data prepare' makes it", path);
+    Throw(ErrorCode::kNotFound,
+          "train: no {}; give the directory of the token files by --data DIR ('denseformer data "
+          "prepare' makes it)",
+          path);
   }
   return path;
+}
+
+// Of the size and of pieces over the whole length.
+std::string HashSamples(const TokenFile& file) {
+  constexpr int64_t kPieces = 1024, kPiece = 4096;
+  const int64_t size = file.size(), length = std::min(size, kPiece);
+  std::vector<int32_t> piece(static_cast<size_t>(length));
+  Hasher hasher;
+  hasher.Add(std::to_string(size));
+  for (int64_t i = 0; i < kPieces; ++i) {
+    file.Read((size - length) / (kPieces - 1) * i, length, piece.data());
+    hasher.Add(piece.data(), piece.size() * sizeof(int32_t));
+  }
+  return hasher.Hex();
 }
 
 }  // namespace
@@ -38,22 +55,14 @@ std::optional<Tokenizer> FindTokenizer(const std::string& directory) {
 }
 
 std::string Fingerprint(const TokenFile& file) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  if (FileSize(file.path()) <= kMostBytes) return HashFile(file.path());
+  std::string stored;
   if (file.meta()) {
     const auto found = file.meta()->files.find(file.path().substr(file.path().rfind('/') + 1));
-    if (found != file.meta()->files.end() && !found->second.hash.empty()) {
-      return found->second.hash;
-    }
+    if (found != file.meta()->files.end()) stored = found->second.hash + "-";
   }
-  constexpr int64_t kPieces = 64, kPiece = 4096;
-  const int64_t size = file.size(), length = std::min(size, kPiece);
-  std::vector<int32_t> piece(static_cast<size_t>(length));
-  Hasher hasher;
-  hasher.Add(std::to_string(size));
-  for (int64_t i = 0; i < kPieces; ++i) {
-    file.Read((size - length) * i / (kPieces - 1), length, piece.data());
-    hasher.Add(piece.data(), piece.size() * sizeof(int32_t));
-  }
-  return "sampled-" + hasher.Hex();
+  return stored + "sampled-" + HashSamples(file);
 }
 
 TrainData::TrainData(const std::string& path, int64_t vocab_size)

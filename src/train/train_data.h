@@ -17,7 +17,8 @@ inline constexpr const char* kValidationFile = "val.bin";
 // The tokenizer of a directory of token files, or of a run; nothing where it has none.
 std::optional<Tokenizer> FindTokenizer(const std::string& directory);
 
-// What tells one token file from another: the hash in meta.json, else one of its size and samples.
+// What tells one token file from another: the hash of its bytes. Of files of more than 1 GiB it is
+// the hash in meta.json, where there is one, and one of the size and of samples of the content.
 std::string Fingerprint(const TokenFile& file);
 
 struct TrainData {

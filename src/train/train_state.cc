@@ -19,6 +19,9 @@ TrainerState ToTrainerState(const RunState& state) {
                     {"step_seconds", state.step_seconds},
                     {"metrics_bytes", state.log.metrics_bytes},
                     {"alphas_bytes", state.log.alphas_bytes},
+                    {"metrics_hash", state.log.metrics_hash},
+                    {"alphas_hash", state.log.alphas_hash},
+                    {"course", state.course},
                     {"train_data", state.train_data},
                     {"validation_data", state.validation_data}};
   if (state.best) {
@@ -38,6 +41,14 @@ TrainerState BroadcastState(Communicator& world, const TrainerState& state) {
   return result;
 }
 
+std::map<std::string, std::string> CourseOf(const TrainOptions& options) {
+  std::map<std::string, std::string> course;
+  for (const OptionRow& row : TrainOptionTable()) {
+    if (row.course) course[row.key] = row.get(options);
+  }
+  return course;
+}
+
 RunState FromTrainerState(const TrainerState& stored, const std::string& where) {
   RunState state;
   try {
@@ -51,8 +62,11 @@ RunState FromTrainerState(const TrainerState& stored, const std::string& where) 
     state.eval_pending = t.at("eval_pending").get<bool>();
     state.seconds = t.at("seconds").get<double>();
     state.step_seconds = t.at("step_seconds").get<double>();
+    // Checkpoints of earlier versions have no hashes and no options.
     state.log = {stored.step, t.at("metrics_bytes").get<uint64_t>(),
-                 t.at("alphas_bytes").get<uint64_t>()};
+                 t.at("alphas_bytes").get<uint64_t>(), t.value("metrics_hash", std::string()),
+                 t.value("alphas_hash", std::string())};
+    state.course = t.value("course", state.course);
     state.train_data = t.at("train_data").get<std::string>();
     state.validation_data = t.at("validation_data").get<std::string>();
     if (t.contains("best")) {

@@ -3,11 +3,13 @@
 #define DENSEFORMER_TRAIN_TRAIN_STATE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
 #include "dist/communicator.h"
 #include "io/run_directory.h"
+#include "train/options.h"
 #include "train/run_log.h"
 
 namespace denseformer {
@@ -29,7 +31,12 @@ struct RunState {
   double step_seconds = 0;  // of that, in steps
   RunLog::Position log;
   std::string train_data, validation_data;  // fingerprints
+  // The options that decide the course of the run, by key; empty where not recorded.
+  std::map<std::string, std::string> course;
 };
+
+// The options of a run that decide its course, as RunState keeps them.
+std::map<std::string, std::string> CourseOf(const TrainOptions& options);
 
 TrainerState ToTrainerState(const RunState& state);
 // That of rank 0, on all ranks.

@@ -13,10 +13,12 @@
 #include "base/text.h"
 #include "data/batches.h"
 #include "io/run_directory.h"
+#include "io/seal.h"
 #include "train/data_parallel.h"
 #include "train/diagnosis.h"
 #include "train/evaluate.h"
 #include "train/gemm_rate.h"
+#include "train/init.h"
 #include "train/pipeline_reducer.h"
 #include "train/pipeline_schedule.h"
 #include "train/plan.h"
@@ -27,6 +29,7 @@
 #include "train/train_data.h"
 #include "train/train_state.h"
 #include "train/train_step.h"
+#include "train/verify.h"
 
 namespace denseformer {
 namespace {
@@ -52,10 +55,13 @@ struct TrainInputs {
       : data(options.data, options.model.vocab_size),
         batches(data.train, BatchesOf(options, ParseBatchOrder(options.order),
                                       static_cast<uint64_t>(options.seed))),
-        sample(data.validation, BatchesOf(options, BatchOrder::kRandom, kSampleSeed)) {}
+        sample(data.validation, BatchesOf(options, BatchOrder::kRandom, kSampleSeed)),
+        tokenizer(options.init.empty() ? data.tokenizer
+                                       : InitTokenizer(options.init, data.tokenizer)) {}
 
   TrainData data;
   TrainBatches batches, sample;
+  std::optional<Tokenizer> tokenizer;  // of the run
 };
 
 std::unique_ptr<DataParallel> MakeParallel(const RankGrid& grid, const Model& model) {
@@ -103,6 +109,9 @@ class Trainer {
  private:
   void Begin();
   void Resume();
+  bool Forced(std::string_view key) const;
+  // Refuses options that alter the course of the run, unless forced; whether any were forced.
+  bool CheckCourse();
   void CheckData();
   // Fills weights, moments and state of all ranks from a checkpoint.
   void Load(const std::string& checkpoint);
@@ -130,6 +139,7 @@ class Trainer {
   const TrainOptions& options_;
   const TrainData& data_;
   const TrainBatches &batches_, &sample_;
+  const std::optional<Tokenizer>& tokenizer_;
   const RankGrid& grid_;
   Communicator& world_;
   RunWriter* writer_;
@@ -161,6 +171,7 @@ Trainer::Trainer(const TrainRequest& request, const TrainInputs& inputs, const R
       data_(inputs.data),
       batches_(inputs.batches),
       sample_(inputs.sample),
+      tokenizer_(inputs.tokenizer),
       grid_(grid),
       world_(grid.world()),
       writer_(writer),
@@ -216,14 +227,21 @@ void Trainer::Begin() {
   if (request_.resume) {
     LogWarning("{} was stopped before its first checkpoint; it starts at step 0", request_.run);
   }
-  model_.Initialize(static_cast<uint64_t>(options_.seed));
+  const auto seed = static_cast<uint64_t>(options_.seed);
+  if (options_.init.empty()) {
+    model_.Initialize(seed);
+  } else {
+    InitializeFrom(options_.init, seed, model_);
+    LogInfo("starts from the weights of {}", options_.init);
+    state_.eval_pending = options_.eval_every > 0;  // what they are worth before the first step
+  }
   // Another host's math library may round differently.
   if (parallel_) parallel_->SendWeights(model_);
   if (pipeline_) pipeline_->SendEmbedding(model_);
   CheckData();
   if (writer_ != nullptr) {
-    WriteRunFiles(*writer_, options_.model, data_.tokenizer ? data_.tokenizer->ToJson() : "");
-    WriteFileAtomic(request_.run + "/" + kOptionsFile, ToToml(options_));
+    WriteRunFiles(*writer_, options_.model, tokenizer_ ? tokenizer_->ToJson() : "");
+    WriteStoredOptions(request_.run, options_);
     log_.emplace(request_.run, options_, RunLog::Position{});
     log_->Alphas(0, model_);
   }
@@ -234,9 +252,10 @@ void Trainer::Resume() {
   CheckpointInfo newest;
   if (writer_ != nullptr) {
     newest = NewestWholeCheckpoint(request_.run);
-    PutDamagedAside(request_.run, newest.step);
   }
   Load(newest.path);
+  const bool changed = CheckCourse();
+  if (writer_ != nullptr) PutDamagedAside(request_.run, newest.step);
   if (state_.step > options_.steps) {
     Throw(ErrorCode::kUsage, "resume: the run is at step {}, beyond train.steps = {}", state_.step,
           options_.steps);
@@ -246,9 +265,12 @@ void Trainer::Resume() {
   if (writer_ != nullptr) FinishSave(*writer_, newest, {options_.save_keep, options_.save_best});
   finished_ = AnyRank(world_, world_.first() && state_.step == options_.steps &&
                                   FileExists(request_.run + "/" + kSummaryFile));
-  if (finished_ || writer_ == nullptr) return;
-  WriteFileAtomic(request_.run + "/" + kOptionsFile, ToToml(options_));
-  log_.emplace(request_.run, options_, state_.log);
+  if (finished_) return;
+  if (writer_ != nullptr) {
+    WriteStoredOptions(request_.run, options_);
+    log_.emplace(request_.run, options_, state_.log);
+  }
+  if (changed) Save();  // so that the checkpoint knows what was forced
   LogInfo("resumes at step {} of {}", state_.step, options_.steps);
 }
 
@@ -275,14 +297,36 @@ void Trainer::Load(const std::string& checkpoint) {
   state_ = FromTrainerState(BroadcastState(world_, stored), checkpoint);
 }
 
+bool Trainer::Forced(std::string_view key) const {
+  return std::any_of(
+      request_.forced.begin(), request_.forced.end(),
+      [key](const std::string& forced) { return FindOption("--force", forced).key == key; });
+}
+
+bool Trainer::CheckCourse() {
+  std::vector<std::string> refused;
+  bool changed = false;
+  for (const auto& [key, value] : CourseOf(options_)) {
+    const auto recorded = state_.course.find(key);
+    if (recorded == state_.course.end() || recorded->second == value) continue;
+    changed = true;
+    if (Forced(key)) continue;
+    refused.push_back(fmt::format("{} ({}, was {})", key, value, recorded->second));
+  }
+  if (!refused.empty()) {
+    Throw(ErrorCode::kUsage,
+          "resume: {}/{} is not what the checkpoint of step {} was trained with: {}; put it right, "
+          "or allow each with --force KEY",
+          request_.run, kOptionsFile, state_.step, Join(refused, ", "));
+  }
+  return changed;
+}
+
 void Trainer::CheckData() {
   const std::string train = Fingerprint(data_.train), validation = Fingerprint(data_.validation);
   const bool changed = !state_.train_data.empty() &&
                        (train != state_.train_data || validation != state_.validation_data);
-  const auto names_data = [](const std::string& key) {
-    return FindOption("--force", key).key == "data.path";
-  };
-  if (changed && std::none_of(request_.forced.begin(), request_.forced.end(), names_data)) {
+  if (changed && !Forced("data.path")) {
     Throw(ErrorCode::kUsage,
           "resume: the token files of {} are not those that the run began with; give the right "
           "--data, or allow it with --force data.path",
@@ -335,6 +379,7 @@ void Trainer::TakeStep() {
   state_.step_seconds += seconds;
   smooth_seconds_ = smooth_seconds_ == 0 ? seconds : 0.9 * smooth_seconds_ + 0.1 * seconds;
   const int64_t tokens = int64_t{options_.batch_size} * options_.model.seq_len;
+  gemm_rate_.Observe(tokens, seconds);
   last_ = {state_.step,
            state_.step * tokens,
            batches_.EpochsAt(state_.step),
@@ -405,6 +450,7 @@ void Trainer::SaveWhole(const Model& model, const Moments& moments) {
   state.dwa_updates = step_.optimizer().dwa_updates();
   state.seconds = Seconds();
   state.log = log_->Sync(state_.step);
+  state.course = CourseOf(options_);
   SaveCheckpoint(*writer_, model, moments, ToTrainerState(state),
                  {options_.save_keep, options_.save_best});
 }
@@ -465,7 +511,7 @@ Json Trainer::Finish() {
     Progress progress("validation", "%", 100);
     final = EvaluateStream(model_, data_.validation, activations_,
                            Evaluation([&](double share) { progress.Update(100 * share); }),
-                           data_.tokenizer ? &*data_.tokenizer : nullptr);
+                           tokenizer_ ? &*tokenizer_ : nullptr);
     if (log_) log_->Final(state_.step, final, Seconds());
   }
   if (writer_ == nullptr) return Json();
@@ -480,9 +526,11 @@ Json Trainer::Finish() {
   // Once more, should RUN/model.safetensors have failed at the last save.
   FinishSave(*writer_, ListCheckpoints(request_.run).back(),
              {options_.save_keep, options_.save_best});
-  const Json summary = MakeSummary(input);
-  WriteFileAtomic(request_.run + "/" + kSummaryFile, summary.dump(2) + "\n");
-  return summary;
+  Json summary = MakeSummary(input);
+  summary["records"] = RecordsToJson(log_->Sync(state_.step));
+  const std::string text = SealJson(summary);
+  WriteFileAtomic(request_.run + "/" + kSummaryFile, text);
+  return Json::parse(text);
 }
 
 }  // namespace
@@ -497,32 +545,20 @@ Json Train(const TrainRequest& request, Communicator& world) {
   const RankGrid grid(world, request.options, request.pipeline);
   const int64_t sequences = PassShare(request.options.pass_sequences(), grid.copies()).count;
   const Stage& stage = grid.stage();
-  RequireTrainingMemory(
-      request.options, sequences,
-      {&stage, PipelineSlots(stage.index, stage.count, request.options.accumulate),
-       grid.copies().size()});
+  const StageUse use = {&stage, PipelineSlots(stage.index, stage.count, request.options.accumulate),
+                        grid.copies().size()};
+  RequireTrainingMemory(request.options, sequences, use);
   std::optional<RunWriter> writer;
   if (world.first()) writer.emplace(request.run);
-  request.checked();
+  request.checked(
+      PlanRun(request.options, inputs.data, inputs.batches, sequences,
+              StageMemory(request.options.model, request.options.compute(), sequences,
+                          request.options.model.seq_len, request.options.recompute, use)));
   Trainer trainer(request, inputs, grid, writer ? &*writer : nullptr);
   trainer.Open();
   return trainer.Run();
 }
 
 Json Train(const TrainRequest& request) { return Train(request, *MakeSingleCommunicator()); }
-
-TrainOptions ReadStoredOptions(const std::string& run) {
-  CheckNoFile(run);
-  const std::string path = run + "/" + kOptionsFile;
-  if (!FileExists(path)) {
-    const std::string found = FileExists(run) ? FindRun(run) : run;
-    if (FileExists(found + "/" + kOptionsFile)) {
-      Throw(ErrorCode::kUsage, "train: {} is a checkpoint; give its run, {}", run, found);
-    }
-    Throw(ErrorCode::kNotFound, "train: nothing to resume at {} (no {}); begin it without --resume",
-          run, kOptionsFile);
-  }
-  return ParseStoredOptions(ReadFile(path), path);
-}
 
 }  // namespace denseformer

@@ -19,11 +19,12 @@
 
 #include "dist/communicator.h"
 #include "train/options.h"
+#include "train/plan.h"
 #include "train/rank_grid.h"
+#include "train/stored_options.h"
 
 namespace denseformer {
 
-inline constexpr const char* kOptionsFile = "train.toml";
 inline constexpr const char* kSummaryFile = "summary.json";
 
 struct TrainRequest {
@@ -33,7 +34,7 @@ struct TrainRequest {
   std::vector<std::string> forced;  // keys of options that may differ from the run's (--force)
   PipelineRequest pipeline;         // on several ranks
   // Called once the place and the data are found to be right and the run is locked.
-  std::function<void()> checked = [] {};
+  std::function<void(const TrainPlan&)> checked = [](const TrainPlan&) {};
 };
 
 // Trains to the last step and returns what it wrote to summary.json. On SIGINT or SIGTERM (where
@@ -48,9 +49,6 @@ nlohmann::ordered_json Train(const TrainRequest& request);
 // many ranks there were. A signal to any rank stops all after the same step. Returns null on the
 // other ranks.
 nlohmann::ordered_json Train(const TrainRequest& request, Communicator& world);
-
-// The options that the run began with (RUN/train.toml).
-TrainOptions ReadStoredOptions(const std::string& run);
 
 }  // namespace denseformer
 

@@ -200,11 +200,19 @@ TEST_F(TrainerTest, TheDiagnosisNamesParametersOfMixers) {
 }
 
 TEST_F(TrainerTest, ThreadsDoNotChangeTheResult) {
-  TrainRequest one = Request("one"), three = Request("three");
-  Train(one);
-  SetNumThreads(3);
-  Train(three);
-  EXPECT_EQ(Differences(Content(one.run), Content(three.run)), "");
+  for (const std::string precision : {"fp32", "bf16"}) {
+    std::map<std::string, std::string> expected;
+    for (const int threads : {1, 2, 3}) {
+      SetNumThreads(threads);
+      TrainRequest request = Request(fmt::format("{}-{}", precision, threads));
+      request.options.precision = precision;
+      request.options.dropout = 0.1;
+      request.options.steps = 3;
+      Train(request);
+      if (threads == 1) expected = Content(request.run);
+      EXPECT_EQ(Differences(Content(request.run), expected), "") << precision << " " << threads;
+    }
+  }
 }
 
 TEST_F(TrainerTest, AccumulationGivesTheSameLosses) {
@@ -327,6 +335,7 @@ TEST_F(TrainerTest, ForcedStepsGoOn) {
   Train(request);
   request.resume = true;
   request.options.steps = 8;
+  request.forced = {"steps"};
   EXPECT_EQ(Train(request)["steps"], 8);
   EXPECT_EQ(Metrics(request).size(), 8u);
   EXPECT_EQ(ReadStoredOptions(request.run).steps, 8);

@@ -20,7 +20,8 @@ CASES = {
     "gains": ("basewgains", 3, 1, 1),
     "dense-1x1": ("denseformer", 4, 1, 1),
     "dense-2x3": ("denseformer", 6, 2, 3),
-    "last": ("connecttolast", 4, 1, 2),
+    "last": ("connecttolast", 4, 1, 1),
+    "last-2": ("connecttolast", 6, 1, 2),
     "package-2x2": ("package", 5, 2, 2),
 }
 
@@ -119,7 +120,7 @@ class Gpt(nn.Module):
         elif model == "connecttolast":
             self.mixer = Holder()
             self.mixer.weight = nn.ParameterList(
-                nn.Parameter(0.3 * torch.randn(1)) for _ in range(blocks + 1))
+                nn.Parameter(0.3 * torch.randn(1)) for _ in self.sources(blocks))
         elif model == "package":
             self.dwa_modules = Holder()
             self.dwa_modules.alphas = nn.ModuleList(
@@ -134,7 +135,7 @@ class Gpt(nn.Module):
         if self.model == "package" and i % p == 0:
             return [j for j in range(i + 1) if (i - j) % k == 0]
         if self.model == "connecttolast" and i == self.blocks:
-            return list(range(i + 1))
+            return list(range(0, i + 1, p))
         return []
 
     def alphas(self, i):
