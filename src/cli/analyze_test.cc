@@ -162,6 +162,17 @@ TEST_F(AnalyzeCommandTest, WatchRewritesThePageUntilTheRunIsFinished) {
   EXPECT_EQ(result.out, page + "\n");
 }
 
+TEST_F(AnalyzeCommandTest, ReportGoesToStdoutAndDevices) {
+  const std::string run = TrainRun("run", "1x1");
+  const ProgramResult out = Quiet({"report", run, "-o", "-", "--no-samples"});
+  EXPECT_EQ(out.status, 0) << out.err;
+  EXPECT_EQ(out.out.rfind("<!DOCTYPE html>", 0), 0u) << out.out.substr(0, 100);
+  EXPECT_TRUE(out.out.ends_with("</html>\n")) << out.out.substr(out.out.size() - 100);
+  EXPECT_EQ(Quiet({"report", run, "-o", "/dev/null", "--no-samples"}).status, 0);
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_EQ(Quiet({"report", run, "-o", "-", "--watch"}).status, 2);
+}
+
 TEST_F(AnalyzeCommandTest, DamagedMetricsAreNamedInTheReport) {
   const std::string run = TrainRun("run", "1x1");
   WriteFileAtomic(run + "/metrics.jsonl", "{\"step\":1,\"loss\":2}\nbroken\n");

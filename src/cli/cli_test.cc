@@ -66,6 +66,8 @@ TEST(CliTest, WrongCallsGetOneLineAndStatus2) {
       {{"data", "info", "--vocb", "3"}, "unknown option '--vocb' (did you mean '--vocab'?)"},
       {{"data", "info", "x", "--vocb=3"}, "unknown option '--vocb' (did you mean '--vocab'?)"},
       {{"data", "info"}, "PATH is required"},
+      {{"train", "--", "--foo", "--preset", "test"},
+       "unexpected argument '--preset' (after '--' nothing is an option)"},
       {{"data", "info", "x", "--vocab", "3x"}, "--vocab"},
       {{"data", "info", "x", "--threads", "0"}, "--threads"},
   };

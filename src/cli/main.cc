@@ -68,6 +68,9 @@ std::string UnknownOption(const CLI::App& app, std::string option) {
   for (const CLI::Option* candidate : app.get_options()) {
     for (const std::string& name : candidate->get_lnames()) known.push_back("--" + name);
   }
+  if (std::find(known.begin(), known.end(), option) != known.end()) {
+    return fmt::format("unexpected argument '{}' (after '--' nothing is an option)", option);
+  }
   return fmt::format("unknown option '{}'{}", option, DidYouMean(option, known));
 }
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "cli/checks.h"
@@ -149,7 +150,22 @@ void Watch(const Options& options, ReportInput input) {
   }
 }
 
+// The page goes to stdout (-), a device or a pipe instead of a file.
+bool ToStream(const Options& options) { return options.out == "-" || IsStream(options.out); }
+
+void WritePage(const Options& options, const std::string& page) {
+  if (options.out == "-") {
+    WriteStdout(page);
+  } else {
+    WriteOutputFile(options.out, page);
+  }
+}
+
 void Report(const Options& options, const CommonOptions& common) {
+  if (options.watch && ToStream(options)) {
+    Throw(ErrorCode::kUsage, "report --watch: {} is no file, which a browser could reload",
+          options.out);
+  }
   ReportInput input;
   input.runs = ReadRuns(options.runs);
   input.benches = ReadBenches(options.benches, input.runs);
@@ -165,8 +181,9 @@ void Report(const Options& options, const CommonOptions& common) {
     for (RunData& run : input.runs) RefreshStudies(run);
   }
   if (!options.no_samples) input.samples = MakeSamples(input.runs, options);
-  WriteFileAtomic(options.out, MakeReport(input));
+  WritePage(options, MakeReport(input));
   const size_t charts = options.svg.empty() ? 0 : WriteSvgFiles(options.svg, input);
+  if (ToStream(options)) return;  // where the path could get into the page
   if (common.json) {
     PrintJson({{"report", path}, {"runs", input.runs.size()}, {"svg_files", charts}});
   } else if (!options.watch) {
@@ -179,7 +196,7 @@ void Report(const Options& options, const CommonOptions& common) {
 void AddReport(CLI::App& app, CommonOptions& common) {
   auto options = std::make_shared<Options>();
   app.add_option("RUN", options->runs, "Run directories")->required();
-  app.add_option("--out,-o", options->out, "The page to write")
+  app.add_option("--out,-o", options->out, "The page to write; -: stdout")
       ->check(FileToWrite())
       ->capture_default_str();
   app.add_option("--svg", options->svg,

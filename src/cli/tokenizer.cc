@@ -72,6 +72,10 @@ void CheckOutput(const std::string& out) {
 
 void SaveAndDescribe(const Tokenizer& tokenizer, const std::string& out,
                      const CommonOptions& common) {
+  if (out == "-") {
+    WriteStdout(tokenizer.ToJson());
+    return;
+  }
   tokenizer.Save(out);
   nlohmann::ordered_json json = {{"path", out}};
   json.update(Describe(tokenizer));
