@@ -152,16 +152,17 @@ std::vector<DepthPrediction> Predict(const LanguageModel& language, const Watche
   LinearForward(norm, model.packed_head(), Tensor(), Tensor(logits.data(), {rows, vocab}));
   std::vector<DepthPrediction> predictions;
   for (int64_t i = 0; i < rows; ++i) {
-    const std::span<const float> row(logits.data() + i * vocab, choices);
+    const std::span<const float> row(logits.data() + i * vocab, static_cast<size_t>(vocab));
     DepthPrediction& prediction = predictions.emplace_back();
     prediction.depth = static_cast<int>(i);
     prediction.x_norm = Norm(seen.x()[static_cast<size_t>(i)]);
     prediction.y_norm = Norm(seen.y()[static_cast<size_t>(i)]);
-    const GeneratedToken token = TokenLogprobs(row, std::max(next, 0), likeliest);
+    const GeneratedToken token = TokenLogprobs(row, choices, std::max(next, 0), likeliest);
     prediction.likeliest = token.likeliest;
     if (next < 0) continue;
     prediction.next = token.chosen;
-    prediction.next_rank = 1 + std::count_if(row.begin(), row.end(), [&](float logit) {
+    const std::span<const float> tokens = row.first(choices);
+    prediction.next_rank = 1 + std::count_if(tokens.begin(), tokens.end(), [&](float logit) {
                              return logit > row[static_cast<size_t>(next)];
                            });
   }
