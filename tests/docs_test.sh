@@ -57,7 +57,7 @@ check_call() {
   # COMMAND, RUN and [...] stand for something.
   [[ ${command[0]} =~ ^[A-Z\[] ]] && return
   [[ ${command[0]} == -* ]] && command=()
-  [[ ${command[1]:-} =~ ^[a-z]+$ ]] || command=("${command[@]:0:1}")
+  [[ ${command[1]:-} =~ ^[a-z][a-z-]*$ ]] || command=("${command[@]:0:1}")
   # A second word is the name of a sub-command or an argument.
   help=$("$program" "${command[@]}" --help 2>/dev/null) ||
     help=$("$program" "${command[@]:0:1}" --help 2>/dev/null) ||

@@ -38,12 +38,13 @@ Series Averaged(const Series& series, size_t most);
 struct LineChart {
   std::string id, title, description, x_label, y_label;
   std::vector<Series> series;
-  bool log_x = false, log_y = false;
+  bool log_y = false;
   bool from_zero = false;  // the y axis reaches 0: for shares and costs, whose size must be seen
   bool ticks_at_points = false;  // the x axis shows the values of x: for few that were chosen
   bool shared_legend = false;    // the series are in the legend of the page, by their colors
   bool smoothable = false;       // noisy: the page offers to smooth it
   std::string count_word = {};   // what `counts` of the series count: "logged steps"
+  bool log_x = false;
 };
 
 // values[row][column], NaN for no cell; rows without any cell are left out of the drawing. Colors

@@ -301,8 +301,8 @@ TEST_F(GenerateCommandTest, ADamagedFileOfWeightsIsReplacedByTheCheckpoint) {
 
 TEST_F(GenerateCommandTest, ACheckpointUsesTheTokenizerOfItsRun) {
   const std::string checkpoint = RunPath() + "/checkpoints/step-00000030";
-  const ProgramResult result = RunProgram(
-      {"generate", checkpoint, "-p", "the", "-n", "5", "--threads", "1", "--precision", "fp32"});
+  const ProgramResult result = RunProgram({"generate", checkpoint, "-p", "the", "-n", "5", "--seed",
+                                           "0", "--threads", "1", "--precision", "fp32"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, Text({"-p", "the", "-n", "5"}));
 }

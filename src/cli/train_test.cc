@@ -346,7 +346,7 @@ TEST_F(TrainCommandTest, DryRunWritesNothing) {
 TEST_F(TrainCommandTest, RecomputeSaysWhatItCosts) {
   const std::vector<std::string> call = {"train", scratch_ / "run", "--preset", "test", "--data",
                                          data_,   "--steps",        "2"};
-  const auto note = "% more operations per step, ";
+  const auto note = "recompute: ";
   std::vector<std::string> recompute = call;
   recompute[1] += "-recompute";
   recompute.push_back("--recompute");
@@ -354,6 +354,7 @@ TEST_F(TrainCommandTest, RecomputeSaysWhatItCosts) {
   const ProgramResult result = RunProgram(recompute);
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(Contains(result.err, note)) << result.err;
+  EXPECT_TRUE(Contains(result.err, "% more operations per step, ")) << result.err;
   EXPECT_TRUE(Contains(result.err, " less memory\n")) << result.err;
 }
 
@@ -374,9 +375,11 @@ TEST_F(TrainCommandTest, ResultsAsJson) {
   };
   const auto whole = eval({});
   EXPECT_EQ(whole["tokens"], 999);
-  EXPECT_DOUBLE_EQ(whole["loss"], summary["validation"]["loss"]);
+  // Inference has kernels of its own, which add in another order than those of training.
+  const double validation = summary["validation"]["loss"];
+  EXPECT_NEAR(whole["loss"], validation, 1e-5 * validation);
   EXPECT_DOUBLE_EQ(whole["perplexity"], std::exp(whole["loss"].get<double>()));
-  EXPECT_DOUBLE_EQ(whole["accuracy"], summary["validation"]["accuracy"]);
+  EXPECT_NEAR(whole["accuracy"], summary["validation"]["accuracy"], 0.003);
   EXPECT_TRUE(whole["bits_per_byte"].is_null());
   EXPECT_EQ(eval({"--max-tokens", "100"})["tokens"], 100);
   EXPECT_NE(eval({"--seq-len", "16"})["loss"], whole["loss"]);

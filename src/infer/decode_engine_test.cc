@@ -138,7 +138,7 @@ TEST(Engine, PromptLogprobsAreThoseOfTheFullPass) {
     EXPECT_EQ(outcomes[id].prompt_ids[n], request.prompt[position]);
     const float* row = logits.data() + (position - 1) * 320;
     double sum = 0;
-    for (int v = 0; v < 257; ++v) sum += std::exp(static_cast<double>(row[v]));
+    for (int v = 0; v < 320; ++v) sum += std::exp(static_cast<double>(row[v]));
     EXPECT_NEAR(outcomes[id].prompt_logprobs[n], row[request.prompt[position]] - std::log(sum),
                 1e-4);
   }

@@ -69,10 +69,11 @@ TEST_P(DepthViewTest, LastPredictionIsTheModels) {
   const float* last = logits.data() + 4 * model.config().vocab_size;
   double sum = 0;
   int64_t rank = 1;
-  for (int id = 0; id < 257; ++id) {
+  // The sum is over all rows of the embedding, the rank among the tokens.
+  for (int id = 0; id < model.config().vocab_size; ++id) {
     sum += std::exp(static_cast<double>(last[id]));
-    rank += last[id] > last['x'] ? 1 : 0;
   }
+  for (int id = 0; id < 257; ++id) rank += last[id] > last['x'] ? 1 : 0;
   ASSERT_EQ(view.predictions.size(), static_cast<size_t>(model.config().n_layer) + 1);
   const DepthPrediction& own = view.predictions.back();
   EXPECT_NEAR(own.next.logprob, last['x'] - std::log(sum), 1e-4);

@@ -137,7 +137,7 @@ TEST_P(StagePassTest, EqualsTheWholeModel) {
     const double got = stages.Run(dropout, Gradients::kReplace);
     const std::string name = std::string(c.dwa) + ", first cut " + std::to_string(c.cuts[0]);
     EXPECT_NEAR(got, loss, 1e-6 * loss) << name;
-    EXPECT_LT(WorstGradient(model, stages.Gradient(), expected), 2e-5) << name;
+    EXPECT_LT(WorstGradient(model, stages.Gradient(), expected), 5e-5) << name;
 
     const std::vector<Cut> plan = PlanCuts(model.pattern(), c.cuts);
     std::vector<int> planned;
@@ -149,7 +149,7 @@ TEST_P(StagePassTest, EqualsTheWholeModel) {
     stages.Run(dropout, Gradients::kAdd);
     std::vector<float> twice = expected;
     for (float& value : twice) value *= 2;
-    EXPECT_LT(WorstGradient(model, stages.Gradient(), twice), 2e-5) << name;
+    EXPECT_LT(WorstGradient(model, stages.Gradient(), twice), 5e-5) << name;
   }
 }
 

@@ -169,7 +169,7 @@ TEST_F(CompletionsTest, EchoWithLogprobsAsHarnessesReadIt) {
   for (size_t n = 1; n < tokens.size(); ++n) {
     const float* row = logits.data() + (n - 1) * vocab;
     double sum = 0;
-    for (int id = 0; id < 257; ++id) sum += std::exp(static_cast<double>(row[id]));
+    for (size_t id = 0; id < vocab; ++id) sum += std::exp(static_cast<double>(row[id]));
     EXPECT_NEAR(logprobs["token_logprobs"][n].get<double>(), row[tokens[n]] - std::log(sum), 1e-4);
     EXPECT_EQ(logprobs["tokens"][n], std::string(1, static_cast<char>(tokens[n])));
     EXPECT_EQ(logprobs["text_offset"][n], n);

@@ -54,6 +54,7 @@ TEST_F(TrainPipelineTest, AnyShapeContinuesTheSameCurve) {
     request.run = scratch_ / "parts";
     request.resume = part.stop > 2;
     request.options.steps = part.stop;
+    request.forced = {"steps"};
     request.pipeline.stages = part.stages;  // cuts by measured costs
     Run(request, part.ranks);
   }

@@ -142,7 +142,8 @@ TEST_F(TrainerTest, RecomputationChangesNothingAndMayChangeOnResume) {
       OptionSources sources;
       sources.flags = {{"train.steps", "8"},
                        {"train.recompute", request->options.recompute ? "false" : "true"}};
-      request->options = ResolveResumed(ReadStoredOptions(request->run), sources, {"steps"});
+      request->forced = {"steps"};
+      request->options = ResolveResumed(ReadStoredOptions(request->run), sources, request->forced);
       request->resume = true;
       Train(*request);
     }
@@ -175,7 +176,8 @@ TEST_F(TrainerTest, EveryMixerResumesExactly) {
     Train(parted);
     OptionSources sources;
     sources.flags = {{"train.steps", "4"}};
-    parted.options = ResolveResumed(ReadStoredOptions(parted.run), sources, {"steps"});
+    parted.forced = {"steps"};
+    parted.options = ResolveResumed(ReadStoredOptions(parted.run), sources, parted.forced);
     parted.resume = true;
     Train(parted);
     for (const char* part : {"model", "weights", "moments"}) {
