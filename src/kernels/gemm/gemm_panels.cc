@@ -103,16 +103,22 @@ void QuantizeInput(const bf16* x, int64_t terms, int8_t* q, Int8Group* groups) {
     const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
     const float odd = hn::GetLane(hn::SumOfLanes(d, finite));
     groups->scale = largest / 127 + odd;
-    const auto inverse = hn::Set(
-        d, largest > 0 && groups->scale > 0 && std::isfinite(127 / largest) ? 127 / largest : 0.0f);
+    const int64_t stored = (n + 3) / 4 * 4;
+    const float inverse = 127 / largest;
+    if (!(groups->scale > 0 && std::isfinite(groups->scale) && std::isfinite(inverse))) {
+      // All 0, or something that is no number: the scale alone tells.
+      std::fill(q, q + stored, int8_t{0});
+      groups->offset = 0;
+      continue;
+    }
     auto sum = hn::Zero(di);
     HWY_ALIGN int32_t rounded[kTerms];
     for (int64_t i = 0; i < kTerms; i += kLanes) {
-      const auto r = hn::NearestInt(hn::Mul(hn::Load(d, values + i), inverse));
+      const auto r = hn::NearestInt(hn::Mul(hn::Load(d, values + i), hn::Set(d, inverse)));
       sum = hn::Add(sum, r);
       hn::Store(r, di, rounded + i);
     }
-    for (int64_t i = 0; i < (n + 3) / 4 * 4; ++i) q[i] = static_cast<int8_t>(rounded[i]);
+    for (int64_t i = 0; i < stored; ++i) q[i] = static_cast<int8_t>(rounded[i]);
     groups->offset = -128 * hn::GetLane(hn::SumOfLanes(di, sum));
   }
 }
