@@ -33,7 +33,11 @@ uint64_t SumOfRange(const uint64_t* words, int64_t n) {
     sum0 = hn::Add(sum0, hn::LoadU(d, words + i));
     sum1 = hn::Add(sum1, hn::LoadU(d, words + i + lanes));
   }
-  uint64_t total = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  // Lane by lane: the reduction of some compilers adds them as signed numbers.
+  HWY_ALIGN uint64_t parts[hn::MaxLanes(d)];
+  hn::Store(hn::Add(sum0, sum1), d, parts);
+  uint64_t total = 0;
+  for (int64_t lane = 0; lane < lanes; ++lane) total += parts[lane];
   for (; i < n; ++i) total += words[i];
   return total;
 }
