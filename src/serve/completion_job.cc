@@ -56,8 +56,12 @@ int64_t CompletionJob::most_tokens() const {
 }
 
 void CompletionJob::Accepted() {
-  if (++accepted_ < choices() || !request_.stream || done_) return;
-  streaming_ = true;
+  if (++accepted_ == choices() && request_.stream && !done_) StartStream();
+}
+
+// Once all choices are accepted, or with the first token where that comes before.
+void CompletionJob::StartStream() {
+  if (std::exchange(streaming_, true)) return;
   status_ = 200;
   HttpResponse head{
       .content_type = "text/event-stream; charset=utf-8", .body = "", .headers = headers_};
@@ -73,6 +77,7 @@ void CompletionJob::Take(int index, EngineEvent event) {
   ChoiceDelta delta = choice.state.Take(std::move(event));
   if (delta.empty()) return;
   if (request_.stream) {
+    StartStream();
     exchange_->Write(
         format_.Chunk(index, delta, !std::exchange(choice.streamed, true), request_.include_usage));
   } else {

@@ -68,6 +68,7 @@ class CompletionJob {
     return request_.prompts[static_cast<size_t>(index / request_.n)];
   }
   Usage CountUsage() const;
+  void StartStream();
   void Complete();
 
   std::shared_ptr<Exchange> exchange_;
