@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/team.h"
 
 namespace denseformer {
 namespace {
@@ -44,11 +45,13 @@ void RequireThreads(int threads) {
 }  // namespace
 
 void ParallelRun(int tasks, TaskFunction run, void* context) {
+  if (tasks > 1 && team_internal::RunOnTeam(tasks, run, context)) return;
   if (tasks <= 1 || omp_in_parallel()) {
     for (int task = 0; task < tasks; ++task) run(context, task);
     return;
   }
   RequireThreads(NumThreads());
+  team_internal::CountRegion();
   std::exception_ptr failure;
 #pragma omp parallel for schedule(static, 1) num_threads(NumThreads())
   for (int task = 0; task < tasks; ++task) {

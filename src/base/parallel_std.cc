@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/team.h"
 
 namespace denseformer {
 namespace {
@@ -15,10 +16,12 @@ thread_local bool inside_task = false;
 }  // namespace
 
 void ParallelRun(int tasks, TaskFunction run, void* context) {
+  if (tasks > 1 && team_internal::RunOnTeam(tasks, run, context)) return;
   if (tasks <= 1 || inside_task) {
     for (int task = 0; task < tasks; ++task) run(context, task);
     return;
   }
+  team_internal::CountRegion();
   std::exception_ptr failure;
   std::mutex mutex;
   std::atomic<int> next{0};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/team.h"
 #include "model/forward.h"
 #include "model/qkv.h"
 
@@ -64,20 +65,27 @@ void Decode(const Model& model, std::span<const DecodeSequence> sequences,
                      .queries = queries,
                      .out = b.attention.Reshape({a.rows(), b.attention.cols()})});
   };
-  ForwardRows(model, tokens, DropoutOptions(), attend, a, {});
-  for (const DecodeSequence& sequence : sequences) {
-    sequence.cache->SetLength(sequence.cache->length() +
-                              static_cast<int64_t>(sequence.tokens.size()));
-  }
-  // The chosen rows move to the front, so none is overwritten before it is read.
-  const int64_t chosen = static_cast<int64_t>(rows.size());
-  for (int64_t r = 0; r < chosen; ++r) CopyRow(a.ln_f, rows[static_cast<size_t>(r)], a.ln_f, r);
-  const int64_t chunk = a.logits.rows();
-  for (int64_t first = 0; first < chosen; first += chunk) {
-    const int64_t n = std::min(chunk, chosen - first);
-    const Tensor logits = a.logits.Rows(0, n);
-    LinearForward(a.ln_f.Rows(first, n), model.packed_head(), Tensor(), logits);
-    sink(first, logits);
+  const auto pass = [&] {
+    ForwardRows(model, tokens, DropoutOptions(), attend, a, {});
+    for (const DecodeSequence& sequence : sequences) {
+      sequence.cache->SetLength(sequence.cache->length() +
+                                static_cast<int64_t>(sequence.tokens.size()));
+    }
+    // The chosen rows move to the front, so none is overwritten before it is read.
+    const int64_t chosen = static_cast<int64_t>(rows.size());
+    for (int64_t r = 0; r < chosen; ++r) CopyRow(a.ln_f, rows[static_cast<size_t>(r)], a.ln_f, r);
+    const int64_t chunk = a.logits.rows();
+    for (int64_t first = 0; first < chosen; first += chunk) {
+      const int64_t n = std::min(chunk, chosen - first);
+      const Tensor logits = a.logits.Rows(0, n);
+      LinearForward(a.ln_f.Rows(first, n), model.packed_head(), Tensor(), logits);
+      sink(first, logits);
+    }
+  };
+  if (model.frozen()) {
+    RunAsTeam(pass);  // no library has threads of its own there
+  } else {
+    pass();
   }
 }
 

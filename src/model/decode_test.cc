@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/team.h"
 #include "model/forward.h"
 
 namespace denseformer {
@@ -231,6 +232,37 @@ TEST(DecodeErrors, NameTheTokenAndTheRoom) {
   EXPECT_NE(message(std::vector<int32_t>(41, 1)).find("at most 40 together"), std::string::npos);
   EXPECT_EQ(cache.length(), 0);
   EXPECT_EQ(pool.free_pages(), 4);
+}
+
+// The passes of a step of a frozen model meet in one parallel region: qkv, attention, projection
+// and two of the MLP per block, and the head.
+TEST(Decode, AStepOfAFrozenModelIsOneParallelRegion) {
+  ModelConfig config;
+  config.n_layer = 3;
+  config.n_head = 4;
+  config.n_embd = 256;
+  config.vocab_size = 101;
+  config.seq_len = 8;
+  Model model(config, WeightFormat::kBF16);
+  model.Fill(
+      [](const Parameter& p, int64_t, int64_t count, float* values, float*) {
+        std::fill_n(values, count * p.shape[p.shape.rank() - 1], 0.01f);
+        return false;
+      },
+      [](const Parameter&) {});
+  Activations activations = DecodeActivations(model, 1);
+  KvPool pool(config, model.compute(), 1);
+  KvSequence cache(pool);
+  const int32_t token = 5;
+  const DecodeSequence sequence{&cache, {&token, 1}};
+  const int threads = NumThreads();
+  SetNumThreads(2);
+  const ParallelCounts before = CountParallel();
+  EXPECT_EQ(LastLogits(model, {&sequence, 1}, activations).size(), 101u);
+  const ParallelCounts after = CountParallel();
+  SetNumThreads(threads);
+  EXPECT_EQ(after.regions - before.regions, 1u);
+  EXPECT_LE(after.team_calls - before.team_calls, 3u * 5 + 1);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/team.h"
 #include "kernels/gelu.h"
 #include "kernels/gemm/frozen.h"
 #include "kernels/simd.h"
@@ -143,8 +144,10 @@ constexpr int64_t kMostRows = 12;  // of a block, on any target
 static_assert(kRows == kFrozenRows);
 // Rows of x that stay in L2 while panels pass by.
 constexpr int64_t kChunkBytes = int64_t{384} << 10;
-// Of the next matrix, what a thread asks for when it is done with this one.
-constexpr int64_t kNextBytes = int64_t{32} << 10;
+// Of the next matrix, what a thread asks for when it is done with this one, and what it may have
+// fetched into its L2 when it comes to that matrix.
+constexpr int64_t kFirstBytes = int64_t{16} << 10;
+constexpr int64_t kNextBytes = int64_t{384} << 10;
 // Weights that are worth a thread of their own.
 constexpr int64_t kGrainBytes = int64_t{16} << 10;
 
@@ -226,8 +229,11 @@ class PanelWeight : public FrozenWeight {
 
   void Prefetch(int64_t part, int64_t parts) const override {
     const int64_t begin = panels() * part / parts * panel_bytes();
-    const int64_t end = std::min(begin + kNextBytes, panels() * panel_bytes());
-    for (int64_t at = begin; at < end; at += 64) __builtin_prefetch(memory_ + at, 0, 2);
+    const int64_t all = panels() * (part + 1) / parts * panel_bytes() - begin;
+    const int64_t first = std::min(all, kFirstBytes);
+    for (int64_t at = 0; at < first; at += 64) __builtin_prefetch(memory_ + begin + at, 0, 2);
+    SetUpcomingRead(memory_ + begin + first,
+                    static_cast<size_t>(std::min(all, kNextBytes) - first));
   }
 
   void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
@@ -237,15 +243,15 @@ class PanelWeight : public FrozenWeight {
         DivUp(rows, DivUp(rows, std::max(4 * kMostRows, kChunkBytes / input.stride)));
     const int64_t chunks = DivUp(rows, chunk), count = panels();
     const int64_t grain = std::max<int64_t>(1, kGrainBytes / (panel_bytes() * rows));
-    const int64_t parts =
-        std::min<int64_t>(NumThreads(), std::max<int64_t>(1, chunks * count / grain));
-    ParallelFor(chunks * count, grain, [&](int64_t begin, int64_t end, int part) {
-      for (int64_t item = begin; item < end; ++item) {
-        const int64_t first = item / count * chunk;
-        Panel(input, first, std::min(chunk, rows - first), item % count, epilogue, y);
-      }
-      if (next() != nullptr && rows <= kMostRows) next()->Prefetch(part, parts);
-    });
+    ParallelForShared(
+        chunks * count, grain,
+        [&](int64_t item, int) {
+          const int64_t first = item / count * chunk;
+          Panel(input, first, std::min(chunk, rows - first), item % count, epilogue, y);
+        },
+        [&](int part, int parts) {
+          if (next() != nullptr && rows <= kMostRows) next()->Prefetch(part, parts);
+        });
     if (!epilogue.rotary_table.empty()) {
       RunEpiloguePasses(
           {.rotary_table = epilogue.rotary_table, .rotary_heads = epilogue.rotary_heads}, y);

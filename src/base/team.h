@@ -1,0 +1,78 @@
+// A team: the threads of ParallelFor kept ready over many short passes.
+//
+// Starting a parallel region costs microseconds, and a decode step has hundreds of short passes. In
+// a team all of them are one region: the calling thread runs the work, the others wait for its
+// ParallelFor calls, spinning, and each takes the same parts as it would outside. While a thread
+// waits it fetches what it will read next.
+#ifndef DENSEFORMER_BASE_TEAM_H_
+#define DENSEFORMER_BASE_TEAM_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/function_ref.h"
+#include "base/parallel.h"
+
+namespace denseformer {
+
+// Calls work() on one thread; its ParallelRun and ParallelFor calls run on NumThreads() threads
+// that wait for them. What it throws is rethrown. Inside a task or another team it only calls
+// work(). Libraries with threads of their own must not be called inside.
+void RunAsTeam(FunctionRef<void()> work);
+
+// What the calling thread will read next: while it waits in a team, it fetches these bytes into its
+// cache, from the first on, until the next call of this function. They must stay readable.
+void SetUpcomingRead(const void* begin, size_t bytes);
+
+// How often threads were started or met since the process began, for tests and benchmarks.
+struct ParallelCounts {
+  uint64_t regions = 0;     // parallel regions, each team one of them
+  uint64_t team_calls = 0;  // passes that the threads of a team shared
+};
+ParallelCounts CountParallel();
+
+namespace team_internal {
+// For ParallelRun: false where the calling thread does not lead a team.
+bool RunOnTeam(int tasks, TaskFunction run, void* context);
+void CountRegion();
+}  // namespace team_internal
+
+// Calls fn(index, part) for every index in [0, n): each thread takes its own contiguous range in
+// order, then what other threads have left, but not their last one, which they are about to take.
+// Only for results that do not depend on which thread does what. `done(part)` ends each part.
+template <class F, class Done>
+void ParallelForShared(int64_t n, int64_t grain, F&& fn, Done&& done) {
+  constexpr int64_t kMostParts = 64;
+  struct alignas(64) Range {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
+  if (n <= 0) return;
+  std::array<Range, kMostParts> ranges;
+  const int64_t parts = std::min<int64_t>(
+      {NumThreads(), kMostParts, std::max<int64_t>(1, n / std::max<int64_t>(1, grain))});
+  for (int64_t p = 0; p < parts; ++p) {
+    ranges[p].next.store(n * p / parts, std::memory_order_relaxed);
+    ranges[p].end = n * (p + 1) / parts;
+  }
+  ParallelFor(parts, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t part = begin; part < end; ++part) {
+      for (int64_t turn = 0; turn < parts; ++turn) {
+        Range& range = ranges[(part + turn) % parts];
+        const int64_t kept = turn == 0 ? 0 : 1;
+        while (range.next.load(std::memory_order_relaxed) + kept < range.end) {
+          const int64_t index = range.next.fetch_add(1, std::memory_order_relaxed);
+          if (index >= range.end) break;
+          fn(index, static_cast<int>(part));
+        }
+      }
+      done(static_cast<int>(part), static_cast<int>(parts));
+    }
+  });
+}
+
+}  // namespace denseformer
+
+#endif  // DENSEFORMER_BASE_TEAM_H_
