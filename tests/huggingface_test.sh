@@ -1,16 +1,12 @@
 #!/usr/bin/env bash
-# Exports small models of every topology and mixer for Hugging Face transformers, loads them there, compares tokens and
-# log-probabilities with denseformer generate, and imports them back. Ends with 77 (skipped) where no Python here has
-# transformers and a PyTorch that it works with.
+# Exports small models of every topology and mixer for Hugging Face transformers, imports them back, loads them in
+# transformers, and compares tokens and log-probabilities with denseformer generate. Ends with 77 (skipped) after the way
+# back where no Python here has transformers and a PyTorch that it works with.
 #
 #   tests/huggingface_test.sh ROOT PROGRAM
 set -euo pipefail
 
 root=$1 program=$2
-for python in "${DENSEFORMER_PYTHON:-python3}" python3 /usr/bin/python3 none; do
-  [ "$python" != none ] || { echo "SKIPPED: no Python with torch and transformers (DENSEFORMER_PYTHON chooses one)"; exit 77; }
-  if "$python" -c 'from transformers import AutoModelForCausalLM, GenerationMixin, DynamicCache; import torch' 2>/dev/null; then break; fi
-done
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
@@ -26,10 +22,10 @@ while read -r dwa more <&3; do
   options=(--dwa "$dwa")
   for option in $more; do options+=("$option"); done
   name=$(echo "$dwa-$more" | tr -c 'a-z0-9\n' - | tr -s -)
-  "$program" train "run-$name" --preset test --vocab-size 300 "${options[@]}" --data data --steps 30 \
+  "$program" train "run-$name" --preset test --vocab-size 300 "${options[@]}" --data data --steps 10 \
     --lr 0.01 --threads 1 --quiet >/dev/null
   "$program" export "run-$name" --format huggingface -o "hub-$name" --quiet >/dev/null
-  "$program" generate "run-$name" --prompt '7 green bottles' --temperature 0 --max-tokens 12 --logprobs 0 --seed 1 --json \
+  "$program" generate "run-$name" --prompt '7 green bottles' --temperature 0 --max-tokens 12 --logprobs 0 --seed 1 --precision fp32 --json \
     --quiet --threads 1 >"hub-$name.json"
   # The way back: the same bytes of weights, the same topology.
   "$program" import "hub-$name" -o "back-$name" --quiet >/dev/null
@@ -49,4 +45,13 @@ mask.txt --set model.gains=true --set model.bias=true
 1x1 --mixer attention --streams rqkv --set model.bias=true
 last:2 --mixer attnres --streams rv
 CASES
+for python in "${DENSEFORMER_PYTHON:-python3}" python3 /usr/bin/python3 none; do
+  [ "$python" != none ] || { echo "SKIPPED: no Python with torch 2 and transformers 4.48 or newer (DENSEFORMER_PYTHON chooses one)"; exit 77; }
+  if "$python" - 2>/dev/null <<'CHECK'
+import torch, transformers
+def version(package): return tuple(int(part) for part in package.__version__.split(".")[:2])
+assert version(torch) >= (2, 0) and version(transformers) >= (4, 48)
+CHECK
+  then break; fi
+done
 "$python" "$root/tests/python/huggingface_test.py" hub-*/ </dev/null

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 def close(a, b, what):
     difference = (torch.as_tensor(a) - torch.as_tensor(b)).abs().max().item()
-    assert difference < 2e-4, f"{what}: differs by {difference}"
+    assert difference < 2e-5, f"{what}: differs by {difference}"
     return difference
 
 
@@ -21,7 +21,7 @@ def test(directory):
     with open(directory.rstrip("/") + ".json") as file:
         expected = json.load(file)
     sample = expected["samples"][0]
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
     model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True)
     model.eval()
     prompt = tokenizer(expected["prompt"], return_tensors="pt")
@@ -66,8 +66,12 @@ def test(directory):
         for parameter in ("w2.weight", "query", "gate"):
             values = dict(mixer.named_parameters()).get(parameter)
             assert values is None or not values.any(), parameter
+        if model.config.mixer == "dynamic":
+            ratio = mixer.w1.weight.std().item() * model.config.n_embd ** 0.5
+            assert 0.5 < ratio < 2, f"w1 has {ratio} of its standard deviation"
     print(f"{directory}: {model.config.dwa}, {count} tokens, log-probabilities within {worst:.1e}")
 
 
+torch.set_num_threads(1)
 for directory in sys.argv[1:]:
     test(directory)

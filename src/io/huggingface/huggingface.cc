@@ -55,6 +55,7 @@ std::string ConfigText(const Model& model, StoredType type, std::optional<int64_
 std::string TokenizerConfigText(const ModelConfig& config, bool has_end_of_text) {
   Json json = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                {"model_max_length", config.seq_len},
+               {"model_input_names", Json::array({"input_ids", "attention_mask"})},
                {"clean_up_tokenization_spaces", false}};
   if (has_end_of_text) {
     for (const char* key : {"bos_token", "eos_token", "pad_token"}) json[key] = kEndOfText;

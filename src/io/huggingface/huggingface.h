@@ -1,5 +1,5 @@
-// A directory that Hugging Face transformers loads with AutoModelForCausalLM.from_pretrained(DIR,
-// trust_remote_code=True) and AutoTokenizer.from_pretrained(DIR):
+// A directory that Hugging Face transformers loads with from_pretrained(DIR,
+// trust_remote_code=True) of AutoModelForCausalLM and AutoTokenizer:
 //
 //   config.json              fields of ModelConfig, the sources of every average, auto_map
 //   modeling_denseformer.py  the model in PyTorch, one file for every topology

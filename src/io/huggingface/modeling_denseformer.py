@@ -1,6 +1,6 @@
 """DenseFormer for Hugging Face transformers, written by `denseformer export --format huggingface`.
 
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
     model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True)
 
 A decoder of pre-norm blocks with rotary positions, exact GELU and a head tied to the embedding. After
@@ -159,6 +159,7 @@ class TokenWeights(nn.Module):
         if config.mixer == "dynamic":
             self.w1 = nn.Linear(width, count, bias=False)
             self.w2 = nn.Linear(count, count, bias=False)
+            self.w1.initial_std, self.w2.initial_std = width ** -0.5, 0.0
             if config.mixer_norm == "prepost":
                 self.post = Scale(streams, width)
         else:
@@ -235,8 +236,9 @@ class DenseFormerForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module):
+        """Each module sets its own parameters alone: transformers 5 sets each parameter once."""
         if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=0.02)
+            nn.init.normal_(module.weight, std=getattr(module, "initial_std", 0.02))
             if getattr(module, "bias", None) is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, DepthWeights):
@@ -245,14 +247,10 @@ class DenseFormerForCausalLM(PreTrainedModel, GenerationMixin):
                 module.weight[:, -1] = 0 if module.prepost else 1
         elif isinstance(module, Scale):
             nn.init.constant_(module.weight, 1e-3)
-        elif isinstance(module, TokenWeights):
-            if self.config.mixer == "dynamic":
-                nn.init.normal_(module.w1.weight, std=self.config.n_embd ** -0.5)
-                nn.init.zeros_(module.w2.weight)
-            else:
-                nn.init.zeros_(module.query)
-                if self.config.mixer == "attention":
-                    nn.init.zeros_(module.gate)
+        elif isinstance(module, TokenWeights) and self.config.mixer != "dynamic":
+            nn.init.zeros_(module.query)
+            if self.config.mixer == "attention":
+                nn.init.zeros_(module.gate)
         elif isinstance(module, LayerNorm):
             nn.init.ones_(module.weight)
             if module.bias is not None:
