@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "kernels/fused_add_norm_backward.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
-#include "kernels/residual_norm.h"
 #include "kernels/rotary.h"
 
 namespace denseformer {
@@ -85,7 +85,7 @@ Activations::Activations(const ModelConfig& config, DType compute, int64_t max_s
                     config_.n_embd, *arena_, stage_.whole() ? AveragerOptions() : kNoLookAhead);
   rotary = arena_->Allocate(DType::kF32, {max_length_, config_.head_size()});
   scratch = arena_->Allocate(DType::kF32,
-                             {std::max(ResidualNormScratch(config_.n_embd), kResidualScratch)});
+                             {std::max(FusedAddNormScratch(config_.n_embd), kResidualScratch)});
   if (training() && !mixer_.plain()) {
     mixer_sums = arena_->Allocate(
         DType::kF32, {kMostLayerNormPartitions, kMostStreams * int64_t{config_.n_embd}});

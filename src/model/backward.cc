@@ -6,10 +6,10 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/embedding.h"
+#include "kernels/fused_add_norm_backward.h"
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
-#include "kernels/residual_norm.h"
 #include "kernels/rotary.h"
 #include "model/head.h"
 #include "model/mixer.h"
@@ -47,7 +47,7 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gra
   GeluBackward(b.fc, a.dfc, a.dfc);
   weight_backward(a.dfc, b.ln_2, dw.fc_weight, dw.fc_bias);
   LinearBackwardInput(a.dfc, packed.fc, a.dnorm);
-  ResidualNormGradients middle;  // ln_2 = LayerNorm(x_mid), x_mid = gain * Y_{i-1} + delta
+  FusedAddNormGradients middle;  // ln_2 = LayerNorm(x_mid), x_mid = gain * Y_{i-1} + delta
   middle.dout = a.dnorm;
   middle.y = b.x_mid;
   middle.weight = w.ln_2_weight;
@@ -63,7 +63,7 @@ void BlockBackward(const Model& model, int i, const DropoutOptions& dropout, Gra
   middle.ddelta = a.delta;
   middle.dgain = dw.gain_attn;
   middle.scratch = a.scratch;
-  ResidualNormBackward(middle);
+  FusedAddNormBackward(middle);
 
   weight_backward(a.delta, b.attention, dw.proj_weight, dw.proj_bias);
   LinearBackwardInput(a.delta, packed.proj, a.dnorm);

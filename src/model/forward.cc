@@ -5,9 +5,9 @@
 
 #include "base/parallel.h"
 #include "kernels/attention/attention.h"
-#include "kernels/boundary.h"
 #include "kernels/convert.h"
 #include "kernels/embedding.h"
+#include "kernels/fused_add_norm.h"
 #include "kernels/layernorm.h"
 #include "kernels/rotary.h"
 #include "model/head.h"
@@ -39,14 +39,14 @@ void BlockInnerForward(const Model& model, int i, const DropoutOptions& dropout,
   attend(i, b);
   LinearForward(b.attention, packed.proj, w.proj_bias, a.delta);
 
-  Boundary middle;  // x_mid = gain * Y_{i-1} + delta, ln_2 = LayerNorm(x_mid)
+  FusedAddNorm middle;  // x_mid = gain * Y_{i-1} + delta, ln_2 = LayerNorm(x_mid)
   middle.stream = a.y(i - 1);
   middle.delta = a.delta;
   middle.gain = w.gain_attn;
   middle.dropout = PlaceDropout(dropout, i, DropoutPlace::kProjection);
   middle.x = b.x_mid;
   middle.norm = {w.ln_2_weight, w.ln_2_bias, b.ln_2, b.ln_2_mean, b.ln_2_rstd};
-  BoundaryForward(middle);
+  FusedAddNormForward(middle);
 
   LinearGeluForward(b.ln_2, packed.fc, w.fc_bias, b.fc, b.gelu);
 }
@@ -76,7 +76,7 @@ auto AttendSequences(const Model& model, const DropoutOptions& dropout, Activati
 }
 
 // The LayerNorm that reads Y_i; none where the next stage computes it.
-BoundaryNorm NextNorm(const Model& model, int i, Activations& a) {
+FusedNorm NextNorm(const Model& model, int i, Activations& a) {
   const ModelTensors& w = model.tensors();
   if (!model.stage().last() && i == model.stage().blocks.last) return {};
   if (i == model.config().n_layer) {
@@ -100,13 +100,13 @@ void BlockNormsForward(const Model& model, int i, Activations& a) {
 void MixedDepthForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a,
                        const DepthObserver& observer) {
   if (i > 0) {
-    Boundary end;
+    FusedAddNorm end;
     end.stream = a.block(i).x_mid;
     end.delta = a.delta;
     end.gain = model.tensors().blocks[i - 1].gain_mlp;
     end.dropout = PlaceDropout(dropout, i, DropoutPlace::kMlp);
     end.x = a.x(i);
-    BoundaryForward(end);
+    FusedAddNormForward(end);
   }
   StoreHistory(model, i, a);
   Storage seen;  // for the observer only: Y_i may take the place of X_i
@@ -121,7 +121,7 @@ void MixedDepthForward(const Model& model, int i, const DropoutOptions& dropout,
   }
   if (observer) observer(i, Tensor(static_cast<float*>(seen.data()), a.x(i).shape()), a.y(i));
   if (i < model.config().n_layer) return BlockNormsForward(model, i + 1, a);
-  const BoundaryNorm norm = NextNorm(model, i, a);
+  const FusedNorm norm = NextNorm(model, i, a);
   LayerNormForward(a.y(i), norm.weight, norm.bias, norm.out, norm.mean, norm.rstd);
 }
 
@@ -130,7 +130,7 @@ void MixedDepthForward(const Model& model, int i, const DropoutOptions& dropout,
 void DepthForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a,
                   const DepthObserver& observer) {
   if (!model.mixer().plain()) return MixedDepthForward(model, i, dropout, a, observer);
-  Boundary end;
+  FusedAddNorm end;
   if (i > 0) {
     end.stream = a.block(i).x_mid;
     end.delta = a.delta;
@@ -141,7 +141,7 @@ void DepthForward(const Model& model, int i, const DropoutOptions& dropout, Acti
   if (!a.history(i).empty() && a.history(i).raw() != a.x(i).raw()) end.kept = a.history(i);
   Storage seen;  // for the observer only: Y_i may take the place of X_i
   if (observer) {
-    BoundaryForward(end);
+    FusedAddNormForward(end);
     seen = Storage(end.x.bytes());
     Convert(end.x, Tensor(static_cast<float*>(seen.data()), end.x.shape()));
     end.delta = end.kept = Tensor();
@@ -153,7 +153,7 @@ void DepthForward(const Model& model, int i, const DropoutOptions& dropout, Acti
     end.y = a.y(i);
   }
   end.norm = NextNorm(model, i, a);
-  BoundaryForward(end);
+  FusedAddNormForward(end);
   if (observer) observer(i, Tensor(static_cast<float*>(seen.data()), end.x.shape()), a.y(i));
 }
 

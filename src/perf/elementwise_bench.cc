@@ -12,10 +12,10 @@
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
+#include "kernels/fused_add_norm_backward.h"
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
-#include "kernels/residual_norm.h"
 #include "kernels/rotary.h"
 #include "perf/kernel_bench.h"
 #include "perf/memory_limit.h"
@@ -116,14 +116,14 @@ Case NormCase(Tensors& make, bool fused) {
   const Tensor dout = make.Bf16({make.N, make.D}), y = make.F32({make.N, make.D});
   const Tensor weight = make.F32({make.D}), dx = make.F32({make.N, make.D});
   const Tensor ddelta = make.Bf16({make.N, make.D}), dweight = make.F32({make.D});
-  const Tensor scratch = make.F32({ResidualNormScratch(make.D)});
+  const Tensor scratch = make.F32({FusedAddNormScratch(make.D)});
   const Tensor mean = make.F32({make.N}), rstd = make.F32({make.N});
   return {
       fused ? "residual and LayerNorm backward, fused" : "residual, then LayerNorm backward",
       {.read = {BytesOf(dout), BytesOf(y)}, .update = {BytesOf(dx)}, .write = {BytesOf(ddelta)}},
       [=] {
         if (fused) {
-          ResidualNormBackward(
+          FusedAddNormBackward(
               {dout, y, weight, mean, rstd, dx, dweight, {}, {}, {}, {}, dx, ddelta, {}, scratch});
         } else {
           LayerNormBackward(dout, y, weight, mean, rstd, {dx, dx, dweight, {}, scratch});

@@ -1,4 +1,4 @@
-#include "kernels/residual_norm.h"
+#include "kernels/fused_add_norm_backward.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ const Case kCases[] = {{0, 7, DType::kF32, DType::kF32, 0, false, false},
 Dropout DropoutOf(const Case& c) { return {.probability = c.dropout, .seed = 4, .stream = 2}; }
 
 // The separate kernels are tested against the reference; the fused pass gives their bits.
-TEST(ResidualNorm, BackwardIsNormThenResidual) {
+TEST(FusedAddNorm, BackwardIsNormThenResidual) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(fmt::format("{} x {}", c.rows, c.cols));
     const Shape shape{c.rows, c.cols};
@@ -46,7 +46,7 @@ TEST(ResidualNorm, BackwardIsNormThenResidual) {
 
     Buffer dx(DType::kF32, shape), ddelta(c.delta, shape), dweight(DType::kF32, {c.cols});
     Buffer dbias(DType::kF32, {c.cols}), dgain(DType::kF32, {1});
-    Buffer scratch(DType::kF32, {ResidualNormScratch(c.cols)});
+    Buffer scratch(DType::kF32, {FusedAddNormScratch(c.cols)});
     Buffer scratch1(DType::kF32, {kResidualScratch});
     LayerNormBackward(dout, y, weight, mean, rstd,
                       {dresidual, dx, dweight, c.bias ? dbias.tensor() : Tensor(), scratch});
@@ -55,7 +55,7 @@ TEST(ResidualNorm, BackwardIsNormThenResidual) {
 
     Buffer ddelta2(c.delta, shape, 1), dweight2(DType::kF32, {c.cols});
     Buffer dbias2(DType::kF32, {c.cols}), dgain2(DType::kF32, {1});
-    ResidualNormBackward({dout, y, weight, mean, rstd, dresidual, dweight2,
+    FusedAddNormBackward({dout, y, weight, mean, rstd, dresidual, dweight2,
                           c.bias ? dbias2.tensor() : Tensor(), x, g, DropoutOf(c), dresidual,
                           ddelta2, c.gain ? dgain2.tensor() : Tensor(), scratch});
     EXPECT_EQ(testing::Bytes({&dx, &ddelta, &dweight, &dbias}),
@@ -64,20 +64,20 @@ TEST(ResidualNorm, BackwardIsNormThenResidual) {
   }
 }
 
-TEST(ResidualNorm, SameBitsOnAnyNumberOfThreads) {
+TEST(FusedAddNorm, SameBitsOnAnyNumberOfThreads) {
   testing::ExpectSameOnAnyThreads([] {
     const Shape shape{100, 50};
     Buffer x(DType::kF32, shape), y(DType::kF32, shape), out(DType::kBF16, shape);
     Buffer weight(DType::kF32, {50}), gain(DType::kF32, {1});
     Buffer mean(DType::kF32, {100}), rstd(DType::kF32, {100}), dx(DType::kF32, shape);
     Buffer dweight(DType::kF32, {50}), dgain(DType::kF32, {1}), ddelta(DType::kBF16, shape);
-    Buffer scratch(DType::kF32, {ResidualNormScratch(50)});
+    Buffer scratch(DType::kF32, {FusedAddNormScratch(50)});
     x.FillNormal(1);
     y.FillNormal(2);
     weight.FillNormal(3);
     gain.Set(0, 1.5f);
     LayerNormForward(y, weight, {}, out, mean, rstd);
-    ResidualNormBackward(
+    FusedAddNormBackward(
         {out, y, weight, mean, rstd, {}, dweight, {}, x, gain, {}, dx, ddelta, dgain, scratch});
     return testing::Bytes({&dx, &dweight, &ddelta, &dgain});
   });

@@ -1,4 +1,4 @@
-#include "kernels/boundary.h"
+#include "kernels/fused_add_norm.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ struct Case {
   float dropout;
 };
 
-// Everything that a boundary reads and writes.
+// Everything that the pass reads and writes.
 struct Memory {
   explicit Memory(const Case& c)
       : n(c.rows * c.cols),
@@ -80,7 +80,7 @@ void RunApart(const Case& c, const Dropout& dropout, int depth, Memory& m) {
 }
 
 void RunFused(const Case& c, const Dropout& dropout, int depth, Memory& m) {
-  Boundary b;
+  FusedAddNorm b;
   if (c.residual) {
     b.stream = m.stream;
     b.delta = m.delta;
@@ -96,10 +96,10 @@ void RunFused(const Case& c, const Dropout& dropout, int depth, Memory& m) {
     b.y = m.y;
   }
   if (c.norm) b.norm = {m.weight, m.bias, m.out, m.mean, m.rstd};
-  BoundaryForward(b);
+  FusedAddNormForward(b);
 }
 
-TEST(BoundaryTest, SameBitsAsItsPartsOneAfterTheOther) {
+TEST(FusedAddNormTest, SameBitsAsItsPartsOneAfterTheOther) {
   const Case cases[] = {
       {30, 768, DType::kBF16, true, true, true, 0.0f},
       {7, 768, DType::kF32, true, true, true, 0.3f},
@@ -133,7 +133,7 @@ TEST(BoundaryTest, SameBitsAsItsPartsOneAfterTheOther) {
   SetNumThreads(before);
 }
 
-TEST(BoundaryTest, WorksInPlace) {
+TEST(FusedAddNormTest, WorksInPlace) {
   const Case c = {9, 96, DType::kBF16, true, true, true, 0.0f};
   Memory apart(c), fused(c);
   apart.averager.StartForward(apart.alphas);

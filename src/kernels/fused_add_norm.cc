@@ -1,4 +1,4 @@
-#include "kernels/boundary.h"
+#include "kernels/fused_add_norm.h"
 
 #include <hwy/cache_control.h>
 
@@ -21,12 +21,12 @@ Tensor Slice(const Tensor& values, int64_t begin, int64_t n) {
   return values.empty() ? Tensor() : Tensor(values.f32() + begin, {n});
 }
 
-bool KeptPastCache(const Boundary& b) {
+bool KeptPastCache(const FusedAddNorm& b) {
   return !b.kept.empty() && b.kept.dtype() == DType::kBF16 &&
          StoredPastCache(static_cast<int64_t>(b.kept.bytes()));
 }
 
-void RunRows(const Boundary& b, int64_t begin, int64_t n) {
+void RunRows(const FusedAddNorm& b, int64_t begin, int64_t n) {
   const int64_t cols = b.x.cols();
   const Tensor x = b.x.Rows(begin, n);
   if (!b.delta.empty()) {
@@ -40,7 +40,7 @@ void RunRows(const Boundary& b, int64_t begin, int64_t n) {
     Convert(x, b.kept.Rows(begin, n));
   }
   if (b.averager != nullptr) b.averager->RunForward(begin * cols, (begin + n) * cols);
-  const BoundaryNorm& norm = b.norm;
+  const FusedNorm& norm = b.norm;
   if (norm.out.empty()) return;
   const Tensor& y = b.averager != nullptr ? b.y : b.x;
   LayerNormForward(y.Rows(begin, n), norm.weight, norm.bias, norm.out.Rows(begin, n),
@@ -49,7 +49,7 @@ void RunRows(const Boundary& b, int64_t begin, int64_t n) {
 
 }  // namespace
 
-void BoundaryForward(const Boundary& b) {
+void FusedAddNormForward(const FusedAddNorm& b) {
   const int64_t rows = b.x.rows(), cols = b.x.cols();
   if (b.averager != nullptr) b.averager->PrepareForward(b.depth, b.x, b.history, b.y);
   const int64_t block = std::max<int64_t>(1, kBlock / std::max<int64_t>(1, cols));

@@ -1,16 +1,16 @@
 // The backward passes of a LayerNorm (layernorm.h) and of the residual connection (residual.h)
 // whose result it reads, in one pass over the rows: what LayerNormBackward and then
-// ResidualBackward would give, with the row between them in cache. boundary.h is the same for the
-// forward pass.
-#ifndef DENSEFORMER_KERNELS_RESIDUAL_NORM_H_
-#define DENSEFORMER_KERNELS_RESIDUAL_NORM_H_
+// ResidualBackward would give, with the row between them in cache. fused_add_norm.h is the same for
+// the forward pass.
+#ifndef DENSEFORMER_KERNELS_FUSED_ADD_NORM_BACKWARD_H_
+#define DENSEFORMER_KERNELS_FUSED_ADD_NORM_BACKWARD_H_
 
 #include "kernels/dropout.h"
 #include "tensor/tensor.h"
 
 namespace denseformer {
 
-struct ResidualNormGradients {
+struct FusedAddNormGradients {
   // LayerNorm: as in LayerNormBackward.
   Tensor dout;       // [N, D] fp32 or bf16
   Tensor y;          // [N, D] fp32, its input
@@ -29,13 +29,13 @@ struct ResidualNormGradients {
   Tensor ddelta;    // [N, D] fp32 or bf16 = dropout mask * dy
   Tensor dgain;     // [1] fp32, added to; empty: none
 
-  Tensor scratch;  // [ResidualNormScratch(D)] fp32
+  Tensor scratch;  // [FusedAddNormScratch(D)] fp32
 };
 
-int64_t ResidualNormScratch(int64_t cols);
+int64_t FusedAddNormScratch(int64_t cols);
 
-void ResidualNormBackward(const ResidualNormGradients& pass);
+void FusedAddNormBackward(const FusedAddNormGradients& pass);
 
 }  // namespace denseformer
 
-#endif  // DENSEFORMER_KERNELS_RESIDUAL_NORM_H_
+#endif  // DENSEFORMER_KERNELS_FUSED_ADD_NORM_BACKWARD_H_

@@ -3,8 +3,8 @@
 // Each part may be absent. The same bits as ResidualForward, Convert, DepthAverager::Forward and
 // LayerNormForward one after the other, at about 2/3 of their time where few sources are read:
 // between them the rows never leave the cache.
-#ifndef DENSEFORMER_KERNELS_BOUNDARY_H_
-#define DENSEFORMER_KERNELS_BOUNDARY_H_
+#ifndef DENSEFORMER_KERNELS_FUSED_ADD_NORM_H_
+#define DENSEFORMER_KERNELS_FUSED_ADD_NORM_H_
 
 #include <span>
 
@@ -15,11 +15,11 @@
 namespace denseformer {
 
 // The next LayerNorm (layernorm.h); out empty: none.
-struct BoundaryNorm {
+struct FusedNorm {
   Tensor weight, bias, out, mean, rstd;
 };
 
-struct Boundary {
+struct FusedAddNorm {
   // The residual connection (residual.h); delta empty: X is there already.
   Tensor stream, delta, gain;
   Dropout dropout;
@@ -32,11 +32,11 @@ struct Boundary {
   std::span<const Tensor> history;
   Tensor y;  // [N, D] fp32; may alias x; without an averager x itself, and need not be given
 
-  BoundaryNorm norm;
+  FusedNorm norm;
 };
 
-void BoundaryForward(const Boundary& boundary);
+void FusedAddNormForward(const FusedAddNorm& pass);
 
 }  // namespace denseformer
 
-#endif  // DENSEFORMER_KERNELS_BOUNDARY_H_
+#endif  // DENSEFORMER_KERNELS_FUSED_ADD_NORM_H_

@@ -1,8 +1,8 @@
 // Per row, the steps of layernorm.cc and residual.cc while it is in the first cache.
-#include "kernels/residual_norm.h"
+#include "kernels/fused_add_norm_backward.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/residual_norm.cc"
+#define HWY_TARGET_INCLUDE "kernels/fused_add_norm_backward.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -23,7 +23,7 @@ float GainOf(const Tensor& gain) { return gain.empty() ? 1.0f : gain.f32()[0]; }
 
 // Rows [begin, end) of a partition; its sums go to `sums` [2 * D], that of the gain to `dgain`.
 template <class Delta, class Out>
-void BackwardRows(const ResidualNormGradients& a, int64_t begin, int64_t end, float* sums,
+void BackwardRows(const FusedAddNormGradients& a, int64_t begin, int64_t end, float* sums,
                   float* dgain) {
   const int64_t cols = a.y.cols();
   const float gain = GainOf(a.gain);
@@ -43,7 +43,7 @@ void BackwardRows(const ResidualNormGradients& a, int64_t begin, int64_t end, fl
   *dgain = static_cast<float>(dot);
 }
 
-void BackwardRange(const ResidualNormGradients& a, int64_t begin, int64_t end, float* sums,
+void BackwardRange(const FusedAddNormGradients& a, int64_t begin, int64_t end, float* sums,
                    float* dgain) {
   const bool f32_delta = a.ddelta.dtype() == DType::kF32;
   if (a.dout.dtype() == DType::kF32) {
@@ -67,11 +67,11 @@ HWY_EXPORT(BackwardRange);
 
 }  // namespace
 
-int64_t ResidualNormScratch(int64_t cols) {
+int64_t FusedAddNormScratch(int64_t cols) {
   return LayerNormScratch(cols) + kMostLayerNormPartitions;
 }
 
-void ResidualNormBackward(const ResidualNormGradients& a) {
+void FusedAddNormBackward(const FusedAddNormGradients& a) {
   const int64_t rows = a.y.rows(), cols = a.y.cols();
   DF_CHECK(a.dout.count() == a.y.count() && a.weight.count() == cols);
   DF_CHECK(a.mean.count() == rows && a.rstd.count() == rows);
@@ -80,7 +80,7 @@ void ResidualNormBackward(const ResidualNormGradients& a) {
   DF_CHECK(a.dx.count() == a.y.count() && a.ddelta.count() == a.y.count());
   DF_CHECK(a.gain.empty() || a.gain.count() == 1);
   DF_CHECK(a.dgain.empty() || a.x.count() == a.y.count());
-  DF_CHECK(a.scratch.count() >= ResidualNormScratch(cols));
+  DF_CHECK(a.scratch.count() >= FusedAddNormScratch(cols));
   if (rows == 0) return;
   const int64_t partitions = LayerNormPartitions(rows);
   float* sums = a.scratch.f32();
