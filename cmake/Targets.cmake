@@ -18,11 +18,20 @@ elseif(DENSEFORMER_SANITIZE MATCHES "address")
   list(APPEND DF_TEST_PROPERTIES ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1")
 endif()
 
-# df_test(NAME [ALL_CPUS] [THREADS] [LIBS lib...] SOURCES file...)
-# One test program per folder. With ALL_CPUS the whole program also runs once for each smaller set of
-# CPU features (DENSEFORMER_CPU, base/cpu.cc); sets that this CPU does not have are skipped. THREADS marks code with threads: only such tests are built for the thread sanitizer.
+# The sets of CPU features (DENSEFORMER_CPU, base/cpu.cc) below the full one, which every test runs
+# with anyway; sets that this CPU does not have are skipped.
+set(DF_CPUS avx512-nobf16 avx2 baseline)
+file(STRINGS /proc/cpuinfo amx REGEX "^flags.* amx_tile" LIMIT_COUNT 1)
+if(amx)
+  list(PREPEND DF_CPUS avx512)
+endif()
+
+# df_test(NAME [KERNELS | ALL_CPUS] [THREADS] [LIBS lib...] SOURCES file...)
+# One test program per folder. With ALL_CPUS the whole program also runs once for each of DF_CPUS;
+# KERNELS, whose memory accesses differ between them, also under the address sanitizer. THREADS marks
+# code with threads: only such tests are built for the thread sanitizer.
 function(df_test NAME)
-  cmake_parse_arguments(ARG "ALL_CPUS;THREADS" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "KERNELS;ALL_CPUS;THREADS" "" "SOURCES;LIBS" ${ARGN})
   if(NOT DENSEFORMER_TESTS OR (DENSEFORMER_SANITIZE MATCHES "thread" AND NOT ARG_THREADS))
     return()
   endif()
@@ -33,8 +42,8 @@ function(df_test NAME)
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}/"
                        PROPERTIES TIMEOUT 600 ${DF_TEST_PROPERTIES})
   # The thread sanitizer looks at what threads share, which no CPU feature changes.
-  if(ARG_ALL_CPUS AND NOT DENSEFORMER_SANITIZE MATCHES "thread")
-    foreach(cpu avx512 avx512-nobf16 avx2 baseline)
+  if((ARG_KERNELS AND NOT DENSEFORMER_SANITIZE MATCHES "thread") OR (ARG_ALL_CPUS AND NOT DENSEFORMER_SANITIZE))
+    foreach(cpu IN LISTS DF_CPUS)
       set(test ${NAME}@${cpu})
       add_test(NAME ${test} COMMAND ${target} --gtest_brief=1)
       set_tests_properties(${test} PROPERTIES
