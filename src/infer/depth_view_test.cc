@@ -68,15 +68,16 @@ TEST_P(DepthViewTest, LastPredictionIsTheModels) {
   const std::vector<float> logits = model.Logits(tokens);
   const float* last = logits.data() + 4 * model.config().vocab_size;
   double sum = 0;
+  const int x = 'x';
   int64_t rank = 1;
   // The sum is over all rows of the embedding, the rank among the tokens.
   for (int id = 0; id < model.config().vocab_size; ++id) {
     sum += std::exp(static_cast<double>(last[id]));
   }
-  for (int id = 0; id < 257; ++id) rank += last[id] > last['x'] ? 1 : 0;
+  for (int id = 0; id < 257; ++id) rank += last[id] > last[x] ? 1 : 0;
   ASSERT_EQ(view.predictions.size(), static_cast<size_t>(model.config().n_layer) + 1);
   const DepthPrediction& own = view.predictions.back();
-  EXPECT_NEAR(own.next.logprob, last['x'] - std::log(sum), 1e-4);
+  EXPECT_NEAR(own.next.logprob, last[x] - std::log(sum), 1e-4);
   EXPECT_EQ(own.next_rank, rank);
   ASSERT_EQ(own.likeliest.size(), 3u);
   for (int id = 0; id < 257; ++id) EXPECT_LE(last[id], last[own.likeliest[0].id]);
