@@ -22,5 +22,7 @@ for file in paper.md results.md drawings; do
   }
 done
 grep -q '<svg' "$scratch/work/paper.html" || { echo "paper.html has no drawing"; failures=$((failures + 1)); }
+grep -q '<h2.*<code>denseformer search</code>' "$scratch/work/paper.html" ||
+  { echo "paper.html shows the backquotes of a title"; failures=$((failures + 1)); }
 [ "$failures" = 0 ] || { echo "$failures differences; run experiments/paper/run --scale micro"; exit 1; }
 echo "the documents are those of the ledgers"

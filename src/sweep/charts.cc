@@ -57,6 +57,18 @@ double OptionNumber(const RowResult& row, const std::string& key) {
   return text.empty() || *end != '\0' ? kNone : value;
 }
 
+// Values that grow by factors, such as learning rates, are told apart on a logarithmic axis.
+bool SpansFactors(const LineChart& chart) {
+  double low = std::numeric_limits<double>::infinity(), high = 0;
+  for (const Series& series : chart.series) {
+    for (double x : series.x) {
+      low = std::min(low, x);
+      high = std::max(high, x);
+    }
+  }
+  return low > 0 && high >= 8 * low;
+}
+
 std::vector<Chart> OptionCharts(const ChartInput& input) {
   LineChart chart;
   chart.id = input.id;
@@ -90,6 +102,7 @@ std::vector<Chart> OptionCharts(const ChartInput& input) {
     chart.series.push_back(std::move(series));
   }
   if (chart.series.empty()) return {};
+  chart.log_x = SpansFactors(chart);
   return {chart};
 }
 

@@ -255,16 +255,16 @@ std::string DocumentToMarkdown(const DocumentInput& input) {
 std::string DocumentToHtml(const DocumentInput& input) {
   std::string body =
       fmt::format("<p class=\"lead\">{}</p>\n<p class=\"soft\">{}. {}</p>\n{}",
-                  EscapeXml(input.introduction), EscapeXml(Provenance(input.results)),
-                  EscapeXml(kReading), TableToHtml(Overview(input.results)));
+                  MarkdownToHtml(input.introduction), EscapeXml(Provenance(input.results)),
+                  MarkdownToHtml(kReading), TableToHtml(Overview(input.results)));
   for (const SweepResult& result : input.results) {
-    body +=
-        fmt::format("<section>\n<h2 id=\"{}\">{}</h2>\n<p>{}</p>\n{}<ul class=\"findings\">\n",
-                    EscapeXml(result.file->id), EscapeXml(result.file->title),
-                    EscapeXml(result.file->text), TableToHtml(ResultTable(result, input.benches)));
+    body += fmt::format("<section>\n<h2 id=\"{}\">{}</h2>\n<p>{}</p>\n{}<ul class=\"findings\">\n",
+                        EscapeXml(result.file->id), MarkdownToHtml(result.file->title),
+                        MarkdownToHtml(result.file->text),
+                        TableToHtml(ResultTable(result, input.benches)));
     for (const ClaimResult& outcome : result.claims) {
       body += fmt::format("<li><b>{}</b>: {}</li>\n", VerdictName(outcome.verdict),
-                          EscapeXml(ClaimLine(outcome)));
+                          MarkdownToHtml(ClaimLine(outcome)));
     }
     body += "</ul>\n<div class=\"charts\">\n";
     for (const Chart& chart : SweepCharts(result, input.benches)) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "base/text.h"
 #include "chart/svg.h"
@@ -77,11 +78,20 @@ std::string TableToMarkdown(const TextTable& table) {
   return text;
 }
 
+std::string MarkdownToHtml(std::string_view text) {
+  static const std::regex code("`([^`]*)`"), link("\\[([^\\]]*)\\]\\([^)]*\\)");
+  const std::string words = std::regex_replace(EscapeXml(text), link, "$1");
+  return std::regex_replace(words, code, "<code>$1</code>");
+}
+
 std::string TableToHtml(const TextTable& table) {
   const auto line = [](const std::vector<std::string>& cells, const char* tag) {
     std::string text = "<tr>";
-    for (const std::string& cell : cells)
-      text += fmt::format("<{0}>{1}</{0}>", tag, EscapeXml(cell));
+    for (size_t i = 0; i < cells.size(); ++i) {
+      // Names stand on the left, numbers on the right.
+      text += fmt::format("<{0}{1}>{2}</{0}>", tag, i == 0 ? " class=\"left\"" : "",
+                          MarkdownToHtml(cells[i]));
+    }
     return text + "</tr>\n";
   };
   std::string text = "<table>\n<thead>" + line(table.headers, "th") + "</thead>\n<tbody>\n";

@@ -3,6 +3,7 @@
 #define DENSEFORMER_SWEEP_TEXT_TABLE_H_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace denseformer {
@@ -17,6 +18,8 @@ std::string TableToText(const TextTable& table);
 // RFC 4180, quotes where needed.
 std::string TableToCsv(const TextTable& table);
 std::string TableToMarkdown(const TextTable& table);
+// The texts of sweep files are Markdown: code in backquotes becomes <code>, links their words.
+std::string MarkdownToHtml(std::string_view text);
 std::string TableToHtml(const TextTable& table);
 
 }  // namespace denseformer
