@@ -8,7 +8,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "base/parallel.h"
+#include "base/team.h"
 #include "kernels/simd.h"
 #include "tensor/scratch.h"
 
@@ -50,8 +50,10 @@ struct DecodeHead {
   std::byte* const* pages;
   size_t count;  // new tokens
   size_t start;
-  E* out;  // rows `width` apart
+  E* out;                  // rows `width` apart
+  const DecodeHead* next;  // what the thread reads after this one; null: unknown
 
+  size_t page_count() const { return (start + count + kPage - 1) / kPage; }
   E* Keys(size_t page) const {
     return reinterpret_cast<E*>(pages[page] + page_offset) + head * head_size * kPage;
   }
@@ -72,9 +74,35 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// A head reads pieces of memory in this order: the keys of its pages, then their values; then comes
+// the next head. While a piece is read, the one so many places later is fetched.
+constexpr size_t kAhead = 2;
+
 // Into L2: the line buffers of L1 alone would hold a core to half of the memory's bandwidth.
-inline void Prefetch(const float* from, size_t count) {
-  for (size_t at = 0; at < count; at += 16) __builtin_prefetch(from + at, /*rw=*/0, /*locality=*/2);
+template <class E>
+void FetchPiece(const DecodeHead<E>& head, size_t piece) {
+  const size_t pages = head.page_count();
+  const char* from;
+  size_t bytes = kPage * sizeof(E);
+  if (piece < pages) {
+    from = reinterpret_cast<const char*>(head.Keys(piece));
+    bytes *= head.head_size;
+  } else if (piece < 2 * pages) {
+    from = reinterpret_cast<const char*>(head.Values(piece - pages));
+    bytes *= PaddedHead(head.head_size);
+  } else {
+    if (head.next == nullptr || piece - 2 * pages >= kAhead) return;
+    return FetchPiece(*head.next, piece - 2 * pages);
+  }
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, /*locality=*/2);
+  asm volatile("");  // GCC drops calls of functions that do nothing but prefetch
+}
+
+// Where new keys and values will be written.
+template <class E>
+void FetchLast(const DecodeHead<E>& head) {
+  FetchPiece(head, head.page_count() - 1);
+  FetchPiece(head, 2 * head.page_count() - 1);
 }
 
 // Calls store(i, value) for every element of `from`, rotated by the angles of one position, times
@@ -141,9 +169,7 @@ void AddValues(const DecodeHead<E>& head, const float* p, size_t stride, size_t 
   while (begin < end) {
     const size_t page = begin / kUnits, at = begin % kUnits;
     const size_t n = std::min(end - begin, kUnits - at);
-    if (begin + n < end) {
-      Prefetch(Units(head.Values(page + 1)), std::min(kUnits, end - begin - n) * padded);
-    }
+    FetchPiece(head, head.page_count() + page + kAhead);
     MultiplyUnits<E, kRows, TileC::kAdd>(p + begin, stride, Units(head.Values(page)) + at * padded,
                                          padded, n, sums, padded, padded);
     begin += n;
@@ -179,7 +205,7 @@ void Group(const DecodeHead<E>& head, size_t first, size_t rows, size_t stride, 
   const size_t common = head.start + first + 1;  // positions that every token of the group sees
   const size_t seen = common + rows - 1;
   for (size_t page = 0; page * kPage < seen; ++page) {
-    if ((page + 1) * kPage < seen) Prefetch(Units(head.Keys(page + 1)), units * kPage);
+    FetchPiece(head, page + kAhead);
     MultiplyUnits<E, kRows, TileC::kSet>(Units(queries), units, Units(head.Keys(page)), kPage,
                                          units, scores + page * kPage, stride, kPage);
   }
@@ -218,6 +244,7 @@ void Head(const DecodeHead<E>& head) {
   };
   place(ScratchPlan(ThreadScratch(place(ScratchPlan()))));
   StoreNew(head);
+  if (head.next != nullptr) FetchLast(*head.next);
   for (size_t first = 0; first < head.count; first += kTileRows) {
     const size_t n = std::min(kTileRows, head.count - first);
     if (n == 1) {
@@ -252,21 +279,30 @@ template <class E>
 void Run(const DecodeAttention& a) {
   const int64_t width = a.qkv.cols() / 3, head_size = width / a.heads;
   const int64_t count = static_cast<int64_t>(a.queries.size());
-  ParallelForEach(a.heads * count, [&](int64_t n, int) {
+  const auto head = [&](int64_t n, const DecodeHead<E>* next) {
     const DecodeQuery& query = a.queries[static_cast<size_t>(n % count)];
     const int64_t head = n / count;
-    RunHead(DecodeHead<E>{.q = a.qkv.As<E>() + query.row * 3 * width + head * head_size,
-                          .width = static_cast<size_t>(width),
-                          .head_size = static_cast<size_t>(head_size),
-                          .head = static_cast<size_t>(head),
-                          .heads = static_cast<size_t>(a.heads),
-                          .rotary = a.rotary.f32() + query.start * head_size,
-                          .page_offset = a.page_offset,
-                          .pages = query.pages.data(),
-                          .count = static_cast<size_t>(query.count),
-                          .start = static_cast<size_t>(query.start),
-                          .out = a.out.As<E>() + query.row * width + head * head_size});
-  });
+    return DecodeHead<E>{.q = a.qkv.As<E>() + query.row * 3 * width + head * head_size,
+                         .width = static_cast<size_t>(width),
+                         .head_size = static_cast<size_t>(head_size),
+                         .head = static_cast<size_t>(head),
+                         .heads = static_cast<size_t>(a.heads),
+                         .rotary = a.rotary.f32() + query.start * head_size,
+                         .page_offset = a.page_offset,
+                         .pages = query.pages.data(),
+                         .count = static_cast<size_t>(query.count),
+                         .start = static_cast<size_t>(query.start),
+                         .out = a.out.As<E>() + query.row * width + head * head_size,
+                         .next = next};
+  };
+  ParallelForShared(
+      a.heads * count, /*grain=*/1,
+      [&](int64_t n, int) {
+        if (n + 1 == a.heads * count) return RunHead(head(n, nullptr));
+        const DecodeHead<E> next = head(n + 1, nullptr);
+        RunHead(head(n, &next));
+      },
+      [](int, int) {});
 }
 
 }  // namespace

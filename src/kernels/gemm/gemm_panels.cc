@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/parallel.h"
 #include "base/team.h"
-#include "kernels/gelu.h"
 #include "kernels/gemm/frozen.h"
 #include "kernels/simd.h"
 #include "tensor/storage.h"
@@ -20,6 +22,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 // clang-format on
+#include "kernels/erf-inl.h"
 #include "kernels/gemm/panel_kernels-inl.h"
 #include "kernels/vector_loop-inl.h"
 
@@ -59,27 +62,32 @@ void RunPanelBlock(WeightFormat format, const PanelBlock& b) {
   }
 }
 
-// sums [rows, 32] = sums * scales + bias; scales and bias [32] or null.
-void ScaleAndAdd(const float* scales, const float* bias, int64_t rows, float* sums) {
+// Sums to results: scale, bias, rounding, GELU of what was rounded.
+template <class T>
+void FinishRows(const PanelResult& r) {
   const PanelTag d;
   for (size_t v = 0; v < kPanelRows; v += kPanelLanes) {
-    const auto scale = scales == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, scales + v);
-    const auto add = bias == nullptr ? hn::Zero(d) : hn::LoadU(d, bias + v);
-    for (int64_t r = 0; r < rows; ++r) {
-      float* const at = sums + static_cast<size_t>(r) * kPanelRows + v;
-      auto sum = hn::Load(d, at);
-      if (scales != nullptr) sum = hn::Mul(sum, scale);
-      if (bias != nullptr) sum = hn::Add(sum, add);
-      hn::Store(sum, d, at);
+    const auto scale = r.scales == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, r.scales + v);
+    const auto add = r.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, r.bias + v);
+    for (int64_t n = 0; n < r.rows; ++n) {
+      auto sum = hn::Load(d, r.sums + static_cast<size_t>(n) * kPanelRows + v);
+      if (r.scales != nullptr) sum = hn::Mul(sum, scale);
+      if (r.bias != nullptr) sum = hn::Add(sum, add);
+      const size_t at = static_cast<size_t>(n * r.stride) + v;
+      T* const y = static_cast<T*>(r.y != nullptr ? r.y : r.gelu) + at;
+      StoreF32(d, sum, y);
+      if (r.gelu == nullptr) continue;
+      T* const gelu = static_cast<T*>(r.gelu) + at;
+      StoreF32(d, Gelu<std::is_same_v<T, float>>(d, LoadF32(d, y)), gelu);
     }
   }
 }
 
-// Whole blocks of 32.
-void RoundBlock(const float* from, int64_t n, bf16* to) {
-  const PanelTag d;
-  for (int64_t i = 0; i < n; i += static_cast<int64_t>(kPanelLanes)) {
-    StoreF32(d, hn::Load(d, from + i), to + i);
+void FinishPanel(const PanelResult& r, DType dtype) {
+  if (dtype == DType::kF32) {
+    FinishRows<float>(r);
+  } else {
+    FinishRows<bf16>(r);
   }
 }
 
@@ -112,14 +120,15 @@ void QuantizeInput(const bf16* x, int64_t terms, int8_t* q, Int8Group* groups) {
       groups->offset = 0;
       continue;
     }
+    const hn::Rebind<int8_t, PanelTagI32> d8;
     auto sum = hn::Zero(di);
-    HWY_ALIGN int32_t rounded[kTerms];
+    HWY_ALIGN int8_t rounded[kTerms];
     for (int64_t i = 0; i < kTerms; i += kLanes) {
       const auto r = hn::NearestInt(hn::Mul(hn::Load(d, values + i), hn::Set(d, inverse)));
       sum = hn::Add(sum, r);
-      hn::Store(r, di, rounded + i);
+      hn::StoreU(hn::DemoteTo(d8, r), d8, rounded + i);
     }
-    for (int64_t i = 0; i < stored; ++i) q[i] = static_cast<int8_t>(rounded[i]);
+    std::memcpy(q, rounded, static_cast<size_t>(stored));
     groups->offset = -128 * hn::GetLane(hn::SumOfLanes(di, sum));
   }
 }
@@ -135,8 +144,7 @@ namespace {
 
 HWY_EXPORT(MostBlockRows);
 HWY_EXPORT(RunPanelBlock);
-HWY_EXPORT(ScaleAndAdd);
-HWY_EXPORT(RoundBlock);
+HWY_EXPORT(FinishPanel);
 HWY_EXPORT(QuantizeInput);
 
 constexpr int64_t kRows = static_cast<int64_t>(kPanelRows);
@@ -301,14 +309,20 @@ class PanelWeight : public FrozenWeight {
              const GemmEpilogue& epilogue, const Tensor& y) const {
     alignas(64) float sums[kMostRows * kRows];
     const int64_t blocks = DivUp(rows, DF_DYNAMIC_DISPATCH(MostBlockRows)());
+    const std::byte* const weights = memory_ + panel * panel_bytes();
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t row = first + rows * b / blocks, end = first + rows * (b + 1) / blocks;
+      // A panel that is read several times is in cache after the first: the next one is fetched
+      // over all of them.
+      const int64_t ahead = blocks == 1 ? kPanelAhead : panel_bytes() + panel_bytes() * b / blocks;
       DF_DYNAMIC_DISPATCH(RunPanelBlock)
       (format_, {.x = input.data + row * input.stride,
                  .x_stride = input.stride,
-                 .panel = memory_ + panel * panel_bytes(),
+                 .panel = weights,
                  .words = words(),
                  .rows = end - row,
+                 .fetch = weights + ahead,
+                 .fetch_step = kRows * 4 / blocks,
                  .groups = input.groups + row * input.groups_stride,
                  .groups_stride = input.groups_stride,
                  .sums = sums});
@@ -316,38 +330,38 @@ class PanelWeight : public FrozenWeight {
     }
   }
 
-  // From sums to results: scale, bias, rounding, GELU of what was rounded.
-  void Finish(float* sums, int64_t row, int64_t rows, int64_t column, const GemmEpilogue& epilogue,
-              const Tensor& y) const {
+  void Finish(const float* sums, int64_t row, int64_t rows, int64_t column,
+              const GemmEpilogue& epilogue, const Tensor& y) const {
+    const DType dtype = (y.empty() ? epilogue.gelu : y).dtype();
     const int64_t columns = std::min(kRows, out_ - column);
+    const auto at = [&](const Tensor& to) -> std::byte* {
+      if (to.empty()) return nullptr;
+      return static_cast<std::byte*>(to.raw()) +
+             (row * out_ + column) * static_cast<int64_t>(SizeOf(dtype));
+    };
+    PanelResult result = {.sums = sums,
+                          .rows = rows,
+                          .scales = format_ == WeightFormat::kInt8 ? scales() + column : nullptr,
+                          .bias = epilogue.bias.empty() ? nullptr : epilogue.bias.f32() + column,
+                          .y = at(y),
+                          .gelu = at(epilogue.gelu),
+                          .stride = out_};
+    if (columns == kRows) return DF_DYNAMIC_DISPATCH(FinishPanel)(result, dtype);
+    // The last columns of a matrix, where those behind them would be the next row's.
+    alignas(64) std::byte whole[2][kMostRows * kRows * sizeof(float)];
     alignas(64) float bias[kRows] = {};
-    if (!epilogue.bias.empty()) std::copy_n(epilogue.bias.f32() + column, columns, bias);
-    if (format_ == WeightFormat::kInt8 || !epilogue.bias.empty()) {
-      DF_DYNAMIC_DISPATCH(ScaleAndAdd)
-      (format_ == WeightFormat::kInt8 ? scales() + column : nullptr,
-       epilogue.bias.empty() ? nullptr : bias, rows, sums);
-    }
-    const Tensor& to = y.empty() ? epilogue.gelu : y;
-    alignas(64) bf16 rounded[kMostRows * kRows];
-    Tensor block(sums, {rows, kRows});
-    if (to.dtype() == DType::kBF16) {
-      DF_DYNAMIC_DISPATCH(RoundBlock)(sums, rows * kRows, rounded);
-      block = Tensor(rounded, {rows, kRows});
-    }
-    if (!y.empty()) CopyBlock(block, row, column, columns, y);
-    if (epilogue.gelu.empty()) return;
-    GeluForward(block, block);
-    CopyBlock(block, row, column, columns, epilogue.gelu);
-  }
-
-  void CopyBlock(const Tensor& block, int64_t row, int64_t column, int64_t columns,
-                 const Tensor& to) const {
-    const size_t size = SizeOf(to.dtype());
-    for (int64_t r = 0; r < block.rows(); ++r) {
-      std::memcpy(
-          static_cast<char*>(to.raw()) + static_cast<size_t>((row + r) * out_ + column) * size,
-          static_cast<const char*>(block.raw()) + static_cast<size_t>(r * kRows) * size,
-          static_cast<size_t>(columns) * size);
+    if (result.bias != nullptr) std::copy_n(result.bias, columns, bias);
+    result.bias = result.bias == nullptr ? nullptr : bias;
+    if (result.y != nullptr) result.y = whole[0];
+    if (result.gelu != nullptr) result.gelu = whole[1];
+    result.stride = kRows;
+    DF_DYNAMIC_DISPATCH(FinishPanel)(result, dtype);
+    for (const auto& [from, to] : {std::pair(whole[0], at(y)), {whole[1], at(epilogue.gelu)}}) {
+      const size_t size = SizeOf(dtype);
+      for (size_t r = 0; to != nullptr && r < static_cast<size_t>(rows); ++r) {
+        std::memcpy(to + r * static_cast<size_t>(out_) * size, from + r * kPanelRows * size,
+                    static_cast<size_t>(columns) * size);
+      }
     }
   }
 

@@ -16,8 +16,9 @@
 namespace denseformer {
 
 inline constexpr size_t kPanelRows = 32;
-// Words from where a panel is read to what is asked of the memory meanwhile.
-inline constexpr int64_t kPanelAheadWords = 1024;
+// Bytes from where a panel is read to what is asked of the memory meanwhile, where a panel is read
+// once.
+inline constexpr int64_t kPanelAhead = 4096;
 // x of int8 GEMMs has a scale for each group of so many terms.
 inline constexpr int64_t kInt8GroupWords = 32;
 
@@ -45,9 +46,23 @@ struct PanelBlock {
   const std::byte* panel;
   int64_t words;
   int64_t rows;
+  // What is asked of the memory meanwhile: `fetch_step` bytes per word, from here on.
+  const std::byte* fetch;
+  int64_t fetch_step;
   const Int8Group* groups;  // int8: of the first row
   int64_t groups_stride;
   float* sums;
+};
+
+// What becomes of sums [rows, 32].
+struct PanelResult {
+  const float* sums;
+  int64_t rows;
+  const float* scales;  // [32] int8; or null
+  const float* bias;    // [32] or null
+  void* y;              // rows `stride` elements apart; null: only GELU is wanted
+  void* gelu;           // the same; or null
+  int64_t stride;
 };
 
 }  // namespace denseformer

@@ -131,11 +131,13 @@ HWY_INLINE void AddWords(const PanelBlock& b, int64_t first, int64_t words, size
   const PanelTag32 d;
   const uint32_t* w = reinterpret_cast<const uint32_t*>(b.panel) + first * kPanelRows + column;
   const std::byte* x = b.x + first * 4;
+  const std::byte* fetch = b.fetch + first * b.fetch_step;
   for (int64_t k = 0; k < words; ++k, w += kPanelRows, x += 4) {
     const auto w0 = hn::Load(d, w), w1 = hn::Load(d, w + kPanelLanes);
     if (column == 0) {
-      __builtin_prefetch(w + kPanelAheadWords);
-      __builtin_prefetch(w + kPanelAheadWords + 16);
+      __builtin_prefetch(fetch, 0, /*locality=*/2);
+      __builtin_prefetch(fetch + b.fetch_step / 2, 0, /*locality=*/2);
+      fetch += b.fetch_step;
     }
     for (size_t r = 0; r < kRows; ++r) {
       const uint32_t word = LoadWord(x + static_cast<int64_t>(r) * b.x_stride);
