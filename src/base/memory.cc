@@ -86,4 +86,10 @@ void RequireMemory(const std::string& what, int64_t bytes, const std::string& re
         HumanBytes(static_cast<double>(bytes)), HumanBytes(static_cast<double>(available)), remedy);
 }
 
+int64_t PeakMemory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
 }  // namespace denseformer

@@ -1,4 +1,4 @@
-// How much memory this process may still take.
+// How much memory this process may still take, and has taken.
 #ifndef DENSEFORMER_BASE_MEMORY_H_
 #define DENSEFORMER_BASE_MEMORY_H_
 
@@ -18,6 +18,9 @@ void RequireAddressSpace(const std::string& what, int64_t bytes);
 // Throws kUnsupported where `bytes` are more than that: the system would rather end the process
 // than refuse. `what` begins the message ("training"), `remedy` says how to need less.
 void RequireMemory(const std::string& what, int64_t bytes, const std::string& remedy);
+
+// The most bytes that this process has had in memory at a time.
+int64_t PeakMemory();
 
 }  // namespace denseformer
 

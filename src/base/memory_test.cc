@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <vector>
 
 #include "base/error_testing.h"
 
@@ -23,6 +24,14 @@ TEST(MemoryTest, MoreThanTheMachineHasIsAnError) {
               [] { RequireMemory("a dream", int64_t{1} << 50, "wake up"); });
   ExpectError(ErrorCode::kUnsupported, " are free here; wake up",
               [] { RequireMemory("a dream", int64_t{1} << 50, "wake up"); });
+}
+
+TEST(MemoryTest, ThePeakStays) {
+  const size_t bytes = size_t{64} << 20;
+  const int64_t before = PeakMemory();
+  EXPECT_GT(before, 0);
+  { const std::vector<char> large(static_cast<size_t>(before) + bytes, 1); }
+  EXPECT_GE(PeakMemory(), before + static_cast<int64_t>(bytes));
 }
 
 // In a process of its own, because the limit stays.

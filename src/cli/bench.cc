@@ -1,7 +1,5 @@
 // denseformer bench: how fast kernels and whole passes are here, and how close to the machine's
 // limits. The benchmarks are the table of perf/benchmarks.cc.
-#include <sys/resource.h>
-
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "cli/bench_serve.h"
 #include "cli/checks.h"
 #include "cli/command.h"
@@ -42,12 +41,6 @@ bool NextTurn(const std::vector<Timing>& so_far) {
           "bench --turns: stdin ended before the first round; send a line for each");
   }
   return false;
-}
-
-double PeakMemoryBytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
 void AddModelOptions(CLI::App& app, const Benchmark& benchmark, BenchOptions& o) {
@@ -161,7 +154,7 @@ void AddBenchmark(CLI::App& parent, CommonOptions& common, const Benchmark& benc
       WriteFileAtomic(made.svg, DrawSvg(BenchChart(table.ToJson()), /*standalone=*/true));
     if (common.json) {
       nlohmann::ordered_json json = table.ToJson();
-      json["peak_memory_bytes"] = PeakMemoryBytes();
+      json["peak_memory_bytes"] = static_cast<double>(PeakMemory());
       PrintJson(json);
     } else {
       WriteStdout(table.ToText());

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 struct ClusterCall {
   std::string preset = "small", dwa, precision = "auto", costs, name, svg, from, chart = "speed";
-  int hosts = 1, ranks_per_host = 1, up_to = 0;
+  int hosts = 1, ranks_per_host = 1, ranks_at_once = 0, up_to = 0;
   int64_t batch_size = 64, length = 0, blocks = 0, width = 0;
   double bandwidth = 10, latency = 30, memory = 0;
   LayoutShape wanted = {0, 0, 0};
@@ -35,6 +35,9 @@ struct ClusterCall {
 const std::pair<const char*, StudyAxis> kCharts[] = {
     {"speed",
      {"ranks", "tokens_per_second", "ranks", "tokens per second", "Predicted speed by ranks", 1}},
+    {"sent",
+     {"ranks", "sent_bytes", "ranks", "GiB that the busiest rank sends per step",
+      "Traffic of a rank by ranks", 1.0 / (1 << 30)}},
     {"traffic",
      {"stages", "cut_bytes_per_token", "stages", "KiB per token through the busiest cut",
       "Traffic of a pipeline by stages", 1.0 / 1024}},
@@ -82,6 +85,7 @@ Json RowToJson(const ClusterJob& job, const ClusterSpec& spec, const Layout& lay
           {"cut_bytes", layout.cut_bytes()},
           {"cut_bytes_per_token", static_cast<double>(layout.cut_bytes()) / own},
           {"reduced_bytes", layout.reduced_bytes},
+          {"sent_bytes", layout.sent_bytes()},
           {"bubble", layout.timeline.bubble()},
           {"step_seconds", layout.step()},
           {"tokens_per_second", tokens / layout.step()}};
@@ -201,6 +205,7 @@ void RunCluster(const ClusterCall& call, const CommonOptions& common) {
   ClusterSpec spec;
   spec.hosts = call.hosts;
   spec.ranks_per_host = call.ranks_per_host;
+  spec.ranks_at_once = call.ranks_at_once;
   spec.network = {call.bandwidth * 1e9 / 8, call.latency * 1e-6};
   spec.memory = static_cast<int64_t>(call.memory * static_cast<double>(int64_t{1} << 30));
   job.costs = CostsOf(call, job);
@@ -274,6 +279,10 @@ void AddCluster(CLI::App& app, CommonOptions& common) {
   app.add_option("--ranks-per-host", call->ranks_per_host, "Processes per machine")
       ->check(WholeNumber(1, 4096))
       ->capture_default_str();
+  app.add_option("--ranks-at-once", call->ranks_at_once,
+                 "Processes of a machine that compute at full speed at the same time: its cores by "
+                 "the threads of one; default: all")
+      ->check(WholeNumber(1, 4096));
   app.add_option("--bandwidth", call->bandwidth, "Of a machine's network, Gbit/s each way")
       ->check(Number(1e-6))
       ->capture_default_str();
@@ -302,7 +311,8 @@ void AddCluster(CLI::App& app, CommonOptions& common) {
   app.add_option("--from", call->from, "Only draw stored results: a JSON array of --up-to --json");
   std::vector<std::string> charts;
   for (const auto& [name, axis] : kCharts) charts.push_back(name);
-  app.add_option("--chart", call->chart, "What --from draws: speed by ranks, or traffic by stages")
+  app.add_option("--chart", call->chart,
+                 "What --from draws: speed or bytes sent per rank by ranks, or traffic by stages")
       ->check(OneOf(charts))
       ->capture_default_str();
   app.footer(

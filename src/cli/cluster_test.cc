@@ -62,7 +62,7 @@ TEST_F(ClusterTest, StudiesCanBeStoredAndDrawn) {
   ASSERT_EQ(study.status, 0) << study.err;
   EXPECT_EQ(Json::parse(study.out)["rows"].size(), 3u);  // 4, 8 and 16 ranks
   WriteFileAtomic(scratch_ / "studies.json", "[" + study.out + "]");
-  for (const char* chart : {"speed", "traffic"}) {
+  for (const char* chart : {"speed", "sent", "traffic"}) {
     const ProgramResult drawn = RunProgram({"cluster", "--from", scratch_ / "studies.json",
                                             "--chart", chart, "--svg", scratch_ / "chart.svg"});
     ASSERT_EQ(drawn.status, 0) << drawn.err;

@@ -19,6 +19,7 @@
 #include "model/parameters.h"
 #include "model/summary.h"
 #include "tensor/precision.h"
+#include "train/data_parallel.h"
 #include "train/plan.h"
 #include "train/verify.h"
 
@@ -31,7 +32,7 @@ struct ModelInfoOptions {
   std::string run, preset, dwa, mixer, streams, mixer_norm, precision = "auto";
   bool gains = false, verify = false, recompute = false;
   int64_t batch_size = 8, length = 0;
-  int pipeline = 0;
+  int pipeline = 0, ranks = 1;
 };
 
 ModelConfig ConfigOf(const ModelInfoOptions& options) {
@@ -66,6 +67,8 @@ struct Described {
   int64_t batch_size, length;
   FlopsPerToken flops;
   MemoryUse training, inference;
+  int ranks;  // that share a training step
+  StepTraffic traffic;
   bool recompute;
   RecomputeEffect recompute_effect;
 };
@@ -77,17 +80,25 @@ Described Describe(const ModelInfoOptions& options) {
   // Training has no int8: its figures are then those of auto.
   const DType compute = ComputeType(precision == Precision::kInt8 ? Precision::kAuto : precision);
   const int64_t length = options.length > 0 ? options.length : config.seq_len;
+  const ParameterTable table(config, pattern);
+  if (options.batch_size < options.ranks) {
+    Throw(ErrorCode::kUsage, "info: --batch-size {} on --ranks {}: each rank needs a sequence",
+          options.batch_size, options.ranks);
+  }
+  const int64_t share = (options.batch_size + options.ranks - 1) / options.ranks;
   return {config,
           pattern,
-          ParameterTable(config, pattern),
+          table,
           compute,
           options.batch_size,
           length,
           ForwardFlops(config, length),
-          TrainingMemory(config, compute, options.batch_size, length, options.recompute),
+          TrainingMemory(config, compute, share, length, options.recompute, options.ranks),
           InferenceMemory(config, FormatOf(precision), options.batch_size, length),
+          options.ranks,
+          BusiestTraffic(table, compute, options.ranks),
           options.recompute,
-          EffectOfRecompute(config, compute, options.batch_size, length)};
+          EffectOfRecompute(config, compute, share, length)};
 }
 
 Json ToJson(const Described& d) {
@@ -120,7 +131,10 @@ Json ToJson(const Described& d) {
           {"memory_bytes", {{"training", d.training.total()}, {"inference", d.inference.total()}}},
           {"memory_by_part",
            {{"training", MemoryToJson(d.training)}, {"inference", MemoryToJson(d.inference)}}},
-          {"recompute", RecomputeToJson(d.recompute, d.recompute_effect)}};
+          {"recompute", RecomputeToJson(d.recompute, d.recompute_effect)},
+          {"ranks", d.ranks},
+          {"sent_per_step_bytes",
+           {{"gradients", d.traffic.gradients}, {"weights", d.traffic.weights}}}};
 }
 
 void PrintTable(const Described& d) {
@@ -167,6 +181,12 @@ void PrintTable(const Described& d) {
   memory_row("moments of AdamW", d.training.moments, d.inference.moments);
   memory_row("activations", d.training.activations, d.inference.activations);
   memory_row("total", d.training.total(), d.inference.total());
+  if (d.ranks > 1) {
+    Print(
+        "  training: of one of {} ranks, which sends {} of gradients and {} of weights per step\n",
+        d.ranks, HumanBytes(static_cast<double>(d.traffic.gradients)),
+        HumanBytes(static_cast<double>(d.traffic.weights)));
+  }
   if (d.recompute) {
     Print("  training with --recompute: {}\n", DescribeRecompute(d.recompute_effect));
   }
@@ -258,6 +278,10 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
       ->capture_default_str();
   app.add_flag("--recompute", options->recompute,
                "For the memory: training computes activations again (train --recompute)");
+  app.add_option("--ranks", options->ranks,
+                 "For the memory: training on this many ranks, which share the batch")
+      ->check(WholeNumber(1, 1 << 20))
+      ->capture_default_str();
   app.add_option("--pipeline", options->pipeline,
                  "Also what would cross the cuts between this many stages of blocks")
       ->check(WholeNumber(1));
@@ -267,6 +291,7 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
       "  denseformer info --preset paper-48 --dwa 4x5\n"
       "  denseformer info --preset small --dwa mask.txt --json\n"
       "  denseformer info --preset paper-48 --batch-size 64 --recompute\n"
+      "  denseformer info --preset paper-48 --batch-size 64 --ranks 4\n"
       "  denseformer info runs/first --verify");
   SetWork(app, common, options, [&common](const ModelInfoOptions& o) { Info(o, common); });
 }

@@ -165,6 +165,27 @@ TEST(InfoTest, MemoryOfTrainingIsWithinTenPercent) {
   }
 }
 
+TEST(InfoTest, RanksShareMomentsAndInBf16Masters) {
+  const auto part = [](const char* precision, const char* ranks, const char* name) {
+    const Json json =
+        InfoJson({"--preset", "paper-48", "--precision", precision, "--ranks", ranks});
+    return json["memory_by_part"]["training"][name].get<double>();
+  };
+  for (const char* precision : {"fp32", "bf16"}) {
+    EXPECT_NEAR(part(precision, "4", "moments"), part(precision, "1", "moments") / 4, 1);
+  }
+  EXPECT_EQ(part("fp32", "4", "weights"), part("fp32", "1", "weights"));
+  // All but the embedding and the vectors.
+  EXPECT_LT(part("bf16", "4", "weights"), 0.4 * part("bf16", "1", "weights"));
+  const Json sent = InfoJson(
+      {"--preset", "paper-48", "--precision", "bf16", "--ranks", "4"})["sent_per_step_bytes"];
+  EXPECT_LT(sent["weights"].get<double>(), 0.6 * sent["gradients"].get<double>());
+  const ProgramResult wrong = RunProgram({"info", "--preset", "test", "--ranks", "9"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(Contains(wrong.err, "--batch-size 8 on --ranks 9: each rank needs a sequence"))
+      << wrong.err;
+}
+
 TEST(InfoTest, PipelineShowsWhatCrossesTheCuts) {
   const Json json =
       InfoJson({"--preset", "paper-48", "--dwa", "4x5", "--pipeline", "4", "--precision", "fp32"});

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "dist/collectives.h"
-#include "train/gradient_buckets.h"
+#include "train/data_parallel.h"
 #include "train/pipeline_schedule.h"
 
 namespace denseformer {
@@ -41,23 +40,6 @@ LayoutCut PlanTraffic(const ClusterJob& job, const Cut& cut, int64_t tokens) {
   return traffic;
 }
 
-// What a rank of the copies sends of a stage's parameters: gradients of what the others update, and
-// the weights that it has updated to each of them.
-int64_t ReducedBytes(const ParameterTable& table, int copies) {
-  int64_t most = 0;
-  const std::vector<GradientBucket> buckets = MakeBuckets(table);
-  for (int copy = 0; copy < copies && copies > 1; ++copy) {
-    int64_t sent = 0;
-    for (const GradientBucket& bucket : buckets) {
-      const int64_t size = bucket.range.size();
-      const int64_t shard = ShardRange(size, copy, copies).size();
-      sent += size - shard + shard * (copies - 1);
-    }
-    most = std::max(most, sent * static_cast<int64_t>(sizeof(float)));
-  }
-  return most;
-}
-
 void CheckShape(const ClusterJob& job, const ClusterSpec& spec, const LayoutShape& shape) {
   RequireSplittable(job.config);
   if (shape.data_parallel * shape.pipeline != spec.ranks()) {
@@ -83,17 +65,19 @@ void PlanUpdate(const ClusterJob& job, const ClusterSpec& spec, const DepthPatte
   }
   for (size_t s = 0; s < stages.size(); ++s) {
     const ParameterTable table(job.config, pattern, stages[s]);
-    layout.update = std::max(layout.update,
-                             job.costs.update * static_cast<double>(table.buffer_size()) / copies);
+    layout.update =
+        std::max(layout.update, job.costs.update * static_cast<double>(table.buffer_size()) /
+                                    copies / spec.cores_per_rank());
     if (copies == 1) continue;
-    const int64_t bytes = ReducedBytes(table, copies);
-    layout.reduced_bytes = std::max(layout.reduced_bytes, bytes);
+    const StepTraffic sent = BusiestTraffic(table, job.compute, copies);
+    layout.reduced_bytes = std::max(layout.reduced_bytes, sent.total());
     // Buckets of all blocks but the first travel while the last backward pass goes on.
     const double blocks = stages[s].blocks.last - stages[s].blocks.first + 1;
     const double hidden = layout.stages[s].seconds.backward * (blocks - 1) / blocks;
-    const double seconds = link.Seconds(bytes / 2) + link.latency * (copies - 1);
-    layout.gradients = std::max(layout.gradients, std::max(0.0, seconds - hidden));
-    layout.weights = std::max(layout.weights, seconds);
+    const double latency = link.latency * (copies - 1);
+    const double gradients = link.Seconds(sent.gradients) + latency;
+    layout.gradients = std::max(layout.gradients, std::max(0.0, gradients - hidden));
+    layout.weights = std::max(layout.weights, link.Seconds(sent.weights) + latency);
   }
 }
 
@@ -109,6 +93,16 @@ int64_t Layout::cut_bytes() const {
   int64_t most = 0;
   for (const LayoutCut& cut : cuts) most = std::max(most, cut.forward + cut.backward);
   return most * micro_batches;
+}
+
+int64_t Layout::sent_bytes() const {
+  int64_t most = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const int64_t on = s < cuts.size() ? cuts[s].forward : 0;
+    const int64_t back = s > 0 ? cuts[s - 1].backward : 0;
+    most = std::max(most, on + back);
+  }
+  return most * micro_batches + reduced_bytes;
 }
 
 Layout PlanLayout(const ClusterJob& job, const ClusterSpec& spec, const LayoutShape& shape) {
@@ -139,7 +133,9 @@ Layout PlanLayout(const ClusterJob& job, const ClusterSpec& spec, const LayoutSh
     transfers.push_back({link.Seconds(layout.cuts.back().forward),
                          link.Seconds(layout.cuts.back().backward), link.latency});
   }
-  layout.timeline = SimulatePipeline(seconds, transfers, layout.micro_batches);
+  const int together = std::min(shape.pipeline, spec.ranks_per_host);
+  layout.timeline = SimulatePipeline(seconds, transfers, layout.micro_batches,
+                                     {together, spec.cores_per_rank() * together});
   PlanUpdate(job, spec, pattern, stages, layout);
   return layout;
 }

@@ -10,10 +10,12 @@
 //   gradients  reduce-scatter between the copies, less what the last backward pass hides
 //   update     of a rank's shard
 //   weights    all-gather between the copies
-// Ranks of a host that talk to other hosts at the same time share its bandwidth.
+// Ranks of a host that talk to other hosts at the same time share its bandwidth; where more of them
+// compute than it has cores for, they share these.
 #ifndef DENSEFORMER_CLUSTER_LAYOUT_H_
 #define DENSEFORMER_CLUSTER_LAYOUT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -36,7 +38,13 @@ struct ClusterSpec {
   LinkSpeed network;              // of a host
   LinkSpeed local = {5e9, 1e-6};  // between ranks of a host
   int64_t memory = 0;             // of a rank, in bytes; 0: not limited
+  int ranks_at_once = 0;          // of a host that compute at full speed; 0: all
   int ranks() const { return hosts * ranks_per_host; }
+  // The cores of a host per rank, in units of those that a rank uses.
+  double cores_per_rank() const {
+    return ranks_at_once == 0 ? 1
+                              : std::min(1.0, static_cast<double>(ranks_at_once) / ranks_per_host);
+  }
 };
 
 struct ClusterJob {
@@ -78,6 +86,8 @@ struct Layout {
   double step() const { return timeline.end + shared + gradients + update + weights; }
   int64_t memory() const;     // of the fullest rank
   int64_t cut_bytes() const;  // of a step, through the busiest cut, both directions
+  int64_t sent_bytes()
+      const;  // of a step, at most, by the busiest rank, to other stages and copies
   bool fits(const ClusterSpec& spec) const { return spec.memory == 0 || memory() <= spec.memory; }
 };
 

@@ -77,20 +77,23 @@ TEST(LayoutTest, BytesAreWhatTheRanksCount) {
 }
 
 TEST(LayoutTest, BytesBetweenCopiesAreWhatTheRanksCount) {
-  const ClusterJob job = Job("2x3", 4);
-  const Layout layout = PlanLayout(job, Hosts(2), {2, 1, 1});
-  std::vector<int64_t> sent(2);
-  RunRanks(2, [&](Communicator& copies) {
-    const Model model(job.config, DType::kF32, ModelUse::kTraining);
-    DataParallel parallel(copies, model.table());
-    double loss = 0;
-    parallel.Reduce(model.gradients(), loss);
-    parallel.GatherWeights(model.weights());
-    // Besides the loss.
-    sent[static_cast<size_t>(copies.rank())] =
-        copies.traffic().total_sent() - static_cast<int64_t>(sizeof(loss));
-  });
-  EXPECT_EQ(std::max(sent[0], sent[1]), layout.reduced_bytes);
+  ClusterJob job = Job("2x3", 4);
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    job.compute = compute;
+    const Layout layout = PlanLayout(job, Hosts(2), {2, 1, 1});
+    std::vector<int64_t> sent(2);
+    RunRanks(2, [&](Communicator& copies) {
+      Model model(job.config, compute, ModelUse::kTraining);
+      DataParallel parallel(copies, model);
+      double loss = 0;
+      parallel.Reduce(model.gradients(), loss);
+      parallel.GatherWeights(model);
+      // Besides the loss.
+      sent[static_cast<size_t>(copies.rank())] =
+          copies.traffic().total_sent() - static_cast<int64_t>(sizeof(loss));
+    });
+    EXPECT_EQ(std::max(sent[0], sent[1]), layout.reduced_bytes);
+  }
 }
 
 TEST(LayoutTest, MomentsAreSharedByTheCopies) {

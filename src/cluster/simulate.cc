@@ -26,6 +26,114 @@ class Link {
   std::vector<double> arrivals_;
 };
 
+// A stage, and the pass that it works on.
+struct Worker {
+  std::vector<PipelineAction> actions;
+  std::vector<Timeline::Pass> done;
+  bool busy = false;
+  double begin = 0;  // of the pass
+  double left = 0;   // of it, in seconds at full speed
+};
+
+class Simulation {
+ public:
+  Simulation(const std::vector<PassSeconds>& stages, const std::vector<CutSeconds>& cuts,
+             int micro_batches, const HostCores& hosts)
+      : stages_(stages), hosts_(hosts), workers_(stages.size()) {
+    const int count = static_cast<int>(stages.size());
+    for (const CutSeconds& cut : cuts) {
+      down_.emplace_back(cut.forward, cut.latency, micro_batches);
+      up_.emplace_back(cut.backward, cut.latency, micro_batches);
+    }
+    for (int s = 0; s < count; ++s) workers_[s].actions = PipelineActions(s, count, micro_batches);
+  }
+
+  std::vector<Worker> Run() {
+    for (bool more = true; more;) {
+      StartReady();
+      more = Advance();
+    }
+    return std::move(workers_);
+  }
+
+ private:
+  const PipelineAction& Next(const Worker& worker) const {
+    return worker.actions[worker.done.size()];
+  }
+
+  // When the next pass of stage s can start; NaN: what it needs has not been sent, or it is over.
+  double Ready(int s) const {
+    const Worker& worker = workers_[s];
+    if (worker.done.size() == worker.actions.size()) return NAN;
+    const PipelineAction& action = Next(worker);
+    if (action.forward) return s > 0 ? down_[s - 1].arrival(action.micro_batch) : 0;
+    return s + 1 < static_cast<int>(workers_.size()) ? up_[s].arrival(action.micro_batch) : 0;
+  }
+
+  void StartReady() {
+    for (int s = 0; s < static_cast<int>(workers_.size()); ++s) {
+      Worker& worker = workers_[s];
+      if (worker.busy || !(Ready(s) <= now_)) continue;
+      worker.busy = true;
+      worker.begin = now_;
+      worker.left = Next(worker).forward ? stages_[s].forward : stages_[s].backward;
+    }
+  }
+
+  // The speed of a busy stage of the host of stage s.
+  double Speed(int s) const {
+    const int first = s / hosts_.stages * hosts_.stages;
+    const int last = std::min(first + hosts_.stages, static_cast<int>(workers_.size()));
+    const auto busy = std::count_if(workers_.begin() + first, workers_.begin() + last,
+                                    [](const Worker& worker) { return worker.busy; });
+    return std::min(1.0, hosts_.cores / static_cast<double>(busy));
+  }
+
+  // To the next moment at which a pass ends or can start; false where there is none.
+  bool Advance() {
+    const size_t count = workers_.size();
+    double next = INFINITY;
+    std::vector<double> ends(count, INFINITY), speeds(count, 1);
+    for (size_t s = 0; s < count; ++s) {
+      const int stage = static_cast<int>(s);
+      const double ready = Ready(stage);
+      if (workers_[s].busy) {
+        speeds[s] = Speed(stage);
+        ends[s] = now_ + workers_[s].left / speeds[s];
+        next = std::min(next, ends[s]);
+      } else if (!std::isnan(ready)) {
+        next = std::min(next, ready);
+      }
+    }
+    if (std::isinf(next)) return false;
+    const double passed = next - now_;
+    now_ = next;
+    for (size_t s = 0; s < count; ++s) {
+      if (!workers_[s].busy) continue;
+      workers_[s].left -= passed * speeds[s];
+      if (ends[s] <= now_) Finish(static_cast<int>(s));
+    }
+    return true;
+  }
+
+  void Finish(int s) {
+    Worker& worker = workers_[s];
+    const PipelineAction action = Next(worker);
+    worker.busy = false;
+    worker.done.push_back({s, action, worker.begin, now_});
+    if (action.forward && s + 1 < static_cast<int>(workers_.size())) {
+      down_[s].Send(action.micro_batch, now_);
+    }
+    if (!action.forward && s > 0) up_[s - 1].Send(action.micro_batch, now_);
+  }
+
+  const std::vector<PassSeconds>& stages_;
+  HostCores hosts_;
+  std::vector<Worker> workers_;
+  std::vector<Link> down_, up_;  // forward and backward through each cut
+  double now_ = 0;
+};
+
 }  // namespace
 
 double Timeline::bubble() const {
@@ -35,51 +143,17 @@ double Timeline::bubble() const {
 }
 
 Timeline SimulatePipeline(const std::vector<PassSeconds>& stages,
-                          const std::vector<CutSeconds>& cuts, int micro_batches) {
+                          const std::vector<CutSeconds>& cuts, int micro_batches,
+                          const HostCores& hosts) {
   const int count = static_cast<int>(stages.size());
   DF_CHECK(count >= 1 && static_cast<int>(cuts.size()) == count - 1 && micro_batches >= 1);
-  std::vector<Link> down, up;  // forward and backward through each cut
-  for (const CutSeconds& cut : cuts) {
-    down.emplace_back(cut.forward, cut.latency, micro_batches);
-    up.emplace_back(cut.backward, cut.latency, micro_batches);
-  }
-  struct Worker {
-    std::vector<PipelineAction> actions;
-    std::vector<Timeline::Pass> done;
-    double free = 0;
-  };
-  std::vector<Worker> workers(stages.size());
-  for (int s = 0; s < count; ++s) workers[s].actions = PipelineActions(s, count, micro_batches);
-
-  // Runs the next pass of stage s; false where what it needs has not been sent.
-  const auto run = [&](int s) {
-    Worker& worker = workers[s];
-    if (worker.done.size() == worker.actions.size()) return false;
-    const PipelineAction& action = worker.actions[worker.done.size()];
-    double ready = 0;
-    if (action.forward && s > 0) ready = down[s - 1].arrival(action.micro_batch);
-    if (!action.forward && s + 1 < count) ready = up[s].arrival(action.micro_batch);
-    if (std::isnan(ready)) return false;
-    const double begin = std::max(worker.free, ready);
-    worker.free = begin + (action.forward ? stages[s].forward : stages[s].backward);
-    worker.done.push_back({s, action, begin, worker.free});
-    if (action.forward && s + 1 < count) down[s].Send(action.micro_batch, worker.free);
-    if (!action.forward && s > 0) up[s - 1].Send(action.micro_batch, worker.free);
-    return true;
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int s = 0; s < count; ++s) {
-      while (run(s)) moved = true;
-    }
-  }
-
+  DF_CHECK(hosts.stages >= 1 && hosts.cores > 0);
   Timeline timeline;
   timeline.stages = count;
-  for (const Worker& worker : workers) {
+  for (const Worker& worker : Simulation(stages, cuts, micro_batches, hosts).Run()) {
     DF_CHECK(worker.done.size() == worker.actions.size());
     timeline.passes.insert(timeline.passes.end(), worker.done.begin(), worker.done.end());
-    timeline.end = std::max(timeline.end, worker.free);
+    timeline.end = std::max(timeline.end, worker.done.back().end);
   }
   return timeline;
 }

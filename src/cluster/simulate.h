@@ -1,7 +1,7 @@
 // When the stages of a pipeline work on which micro-batch: the order of train/pipeline_schedule.h,
 // played with given times. A stage works on one pass at a time, in its order, and starts one as
-// soon as what it needs has arrived. A link carries one message after the other in each direction
-// while the stages compute.
+// soon as what it needs has arrived. Stages of a host that compute at the same time share its cores
+// evenly. A link carries one message after the other in each direction while the stages compute.
 #ifndef DENSEFORMER_CLUSTER_SIMULATE_H_
 #define DENSEFORMER_CLUSTER_SIMULATE_H_
 
@@ -21,6 +21,13 @@ struct CutSeconds {
   double forward = 0, backward = 0, latency = 0;
 };
 
+// Of the hosts of the stages: each has `stages` consecutive ones, of which `cores` compute at full
+// speed at the same time.
+struct HostCores {
+  int stages = 1;
+  double cores = 1;
+};
+
 struct Timeline {
   struct Pass {
     int stage = 0;
@@ -36,7 +43,8 @@ struct Timeline {
 
 // cuts.size() is stages.size() - 1.
 Timeline SimulatePipeline(const std::vector<PassSeconds>& stages,
-                          const std::vector<CutSeconds>& cuts, int micro_batches);
+                          const std::vector<CutSeconds>& cuts, int micro_batches,
+                          const HostCores& hosts = {});
 
 }  // namespace denseformer
 

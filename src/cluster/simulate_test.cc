@@ -65,5 +65,20 @@ TEST(SimulateTest, ALinkCarriesOneMessageAtATime) {
   }
 }
 
+TEST(SimulateTest, StagesOfAHostShareItsCores) {
+  // Four stages on two cores: at full speed while at most two compute, at half with all four.
+  const std::vector<PassSeconds> stages(4, {1, 2});
+  const std::vector<CutSeconds> cuts(3);
+  const double alone = SimulatePipeline(stages, cuts, 1).end;
+  EXPECT_DOUBLE_EQ(SimulatePipeline(stages, cuts, 1, {4, 2}).end, alone);
+  const Timeline shared = SimulatePipeline(stages, cuts, 64, {4, 2});
+  EXPECT_GE(shared.end, 64 * 4 * 3 / 2.0);
+  EXPECT_LT(shared.end, 1.05 * 64 * 4 * 3 / 2.0);
+  // On two hosts of their own they do not.
+  EXPECT_DOUBLE_EQ(SimulatePipeline(stages, cuts, 64, {2, 2}).end, 3.0 * (64 + 3));
+  // Half a core for one stage.
+  EXPECT_DOUBLE_EQ(SimulatePipeline({{1, 2}}, {}, 5, {1, 0.5}).end, 30);
+}
+
 }  // namespace
 }  // namespace denseformer

@@ -179,8 +179,15 @@ void Model::Initialize(uint64_t seed) {
   WeightsChanged();
 }
 
-void Model::WeightsChanged() {
-  for (PackedWeight& matrix : matrices_) matrix.Refresh();
+void Model::WeightsChanged() { WeightsChanged(0, table_.buffer_size()); }
+
+void Model::WeightsChanged(int64_t begin, int64_t end) {
+  auto matrix = matrices_.begin();
+  for (const Parameter& p : table_.all()) {
+    for (size_t part = 0; part < p.packed_rows.size(); ++part, ++matrix) {
+      if (p.offset >= begin && p.offset + p.count() <= end) matrix->Refresh();
+    }
+  }
 }
 
 void Model::ChangeWeights(WeightChange change) {

@@ -85,6 +85,8 @@ class Model {
 
   // To be called after every change of weights(): refreshes the packed copies.
   void WeightsChanged();
+  // The same for the matrices among the elements [begin, end) of weights().
+  void WeightsChanged(int64_t begin, int64_t end);
 
   // Changes the weights and the packed copies in one pass over the memory: calls change(parameter,
   // begin, end), from several threads, for ranges of elements of weights() that together are all

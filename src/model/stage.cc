@@ -61,7 +61,7 @@ void RequireSplittable(const ModelConfig& config) {
   if (ParseMixer(config).plain()) return;
   Throw(ErrorCode::kUnsupported,
         "pipeline: partial sums cross the cuts, which needs static weights of one stream; got "
-        "mixer {} with streams {}",
+        "mixer {} with streams {}; train it without --pipeline",
         config.mixer, config.streams);
 }
 

@@ -27,8 +27,18 @@ int64_t CopyBytes(const ParameterTable& table, DType compute) {
   return bytes + transposed;
 }
 
+// Of the fp32 masters of the blocks' matrices.
+int64_t BlockMatrixBytes(const ParameterTable& table) {
+  int64_t count = 0;
+  for (const Parameter& p : table.all()) {
+    if (p.matrix() && !p.mixes() && p.block > 0) count += p.count();
+  }
+  return count * static_cast<int64_t>(sizeof(float));
+}
+
+// Of a stage in one of `copies` processes that hold it.
 MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
-                     bool recompute, const Stage& stage) {
+                     bool recompute, const Stage& stage, int copies) {
   config.Validate();
   const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer), stage);
   MemoryUse memory;
@@ -37,6 +47,12 @@ MemoryUse PassMemory(const ModelConfig& config, DType compute, int64_t sequences
   memory.copies = CopyBytes(table, compute);
   memory.activations = static_cast<int64_t>(Activations::Bytes(
       config, compute, sequences, length, ModelUse::kTraining, recompute, &stage));
+  memory.gradients = memory.weights;
+  memory.moments = 2 * memory.weights / copies;
+  if (compute == DType::kBF16) {
+    const int64_t matrices = BlockMatrixBytes(table);
+    memory.weights -= matrices - matrices / copies;
+  }
   return memory;
 }
 
@@ -68,18 +84,14 @@ int64_t RecomputeFlopsPerToken(const ModelConfig& config, int64_t length) {
 
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
                          int64_t length, bool recompute, int ranks) {
-  MemoryUse memory =
-      PassMemory(config, compute, sequences, length, recompute, WholeStage(config.n_layer));
-  memory.gradients = memory.weights;
-  memory.moments = 2 * memory.weights / ranks;
-  return memory;
+  return PassMemory(config, compute, sequences, length, recompute, WholeStage(config.n_layer),
+                    ranks);
 }
 
 MemoryUse StageMemory(const ModelConfig& config, DType compute, int64_t sequences, int64_t length,
                       bool recompute, const StageUse& use) {
-  MemoryUse memory = PassMemory(config, compute, sequences, length, recompute, *use.stage);
-  memory.gradients = memory.weights;
-  memory.moments = 2 * memory.weights / use.copies;
+  MemoryUse memory =
+      PassMemory(config, compute, sequences, length, recompute, *use.stage, use.copies);
   memory.activations *= use.micro_batches;
   return memory;
 }

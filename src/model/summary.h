@@ -41,7 +41,7 @@ struct MemoryUse {
   int64_t activations = 0;  //
   int64_t total() const { return program + weights + copies + gradients + moments + activations; }
 };
-// `ranks` processes share the moments.
+// `ranks` processes share the moments, and in bf16 the fp32 masters of the blocks' matrices.
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
                          int64_t length, bool recompute = false, int ranks = 1);
 // Of a process that holds a stage of a pipeline.

@@ -41,6 +41,13 @@ TEST(SummaryTest, PartsOfTheMemory) {
   EXPECT_EQ(training.moments, 2 * weights);
   EXPECT_EQ(training.copies, 0);
   EXPECT_GT(TrainingMemory(config, DType::kBF16, 3, 100).copies, 0);
+  // Four ranks share the moments, and in bf16 the masters of the blocks' matrices.
+  const MemoryUse shared = TrainingMemory(config, DType::kF32, 3, 100, false, 4);
+  EXPECT_EQ(shared.moments, training.moments / 4);
+  EXPECT_EQ(shared.weights, training.weights);
+  const int64_t matrices = int64_t{config.n_layer} * 12 * config.n_embd * config.n_embd * 4;
+  EXPECT_EQ(TrainingMemory(config, DType::kBF16, 3, 100, false, 4).weights,
+            training.weights - matrices / 4 * 3);
   const MemoryUse inference = InferenceMemory(config, WeightFormat::kF32, 3, 100);
   EXPECT_EQ(inference.gradients + inference.moments, 0);
   // Held once; and no more than padding beyond the elements.

@@ -1,5 +1,6 @@
 #include "train/data_parallel.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/error.h"
@@ -22,6 +23,33 @@ std::span<T> Part(std::span<T> buffer, const Range& range) {
 
 }  // namespace
 
+std::vector<StepTraffic> TrafficOf(const ParameterTable& table, DType compute, int ranks) {
+  constexpr int64_t kFloat = sizeof(float), kHalf = sizeof(bf16);
+  std::vector<StepTraffic> sent(static_cast<size_t>(ranks));
+  for (const GradientBucket& bucket : MakeBuckets(table)) {
+    const bool half = compute == DType::kBF16 && bucket.ready_at > 0;
+    std::vector<Range> vectors;  // go in fp32 as well
+    for (const Parameter& p : table.all()) {
+      const Range own = Intersect(bucket.range, {p.offset, p.offset + p.count()});
+      if (half && !p.matrix() && own.size() > 0) vectors.push_back(own);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Range own = ShardIn(bucket.range, rank, ranks);
+      int64_t weights = own.size() * (half ? kHalf : kFloat);
+      for (const Range& vector : vectors) weights += Intersect(own, vector).size() * kFloat;
+      sent[static_cast<size_t>(rank)].gradients += (bucket.range.size() - own.size()) * kFloat;
+      sent[static_cast<size_t>(rank)].weights += weights * (ranks - 1);
+    }
+  }
+  return sent;
+}
+
+StepTraffic BusiestTraffic(const ParameterTable& table, DType compute, int ranks) {
+  const std::vector<StepTraffic> sent = TrafficOf(table, compute, ranks);
+  return *std::max_element(sent.begin(), sent.end(),
+                           [](const auto& a, const auto& b) { return a.total() < b.total(); });
+}
+
 SampleRange PassShare(int64_t pass_sequences, const Communicator& group) {
   if (pass_sequences < group.size()) {
     Throw(
@@ -34,12 +62,13 @@ SampleRange PassShare(int64_t pass_sequences, const Communicator& group) {
   return ShardOf(pass_sequences, group.rank(), group.size());
 }
 
-DataParallel::DataParallel(Communicator& group, const ParameterTable& table,
-                           const BucketSizes& sizes)
-    : group_(group), buckets_(MakeBuckets(table, sizes)) {
+DataParallel::DataParallel(Communicator& group, Model& model, const BucketSizes& sizes)
+    : group_(group),
+      model_(model),
+      buckets_(MakeBuckets(model.table(), sizes)),
+      exchange_(group, model, buckets_) {
   for (const GradientBucket& bucket : buckets_) {
-    const Range shard = ShardRange(bucket.range.size(), group.rank(), group.size());
-    owned_.push_back({bucket.range.begin + shard.begin, bucket.range.begin + shard.end});
+    owned_.push_back(ShardIn(bucket.range, group.rank(), group.size()));
   }
   for (size_t i = 0; i < kInFlight; ++i) reductions_.emplace_back(group);
 }
@@ -87,10 +116,9 @@ double DataParallel::ReduceSquares(double squares) {
   return sum;
 }
 
-void DataParallel::GatherWeights(std::span<float> weights) {
-  const Clock::time_point begin = Clock::now();
-  for (const GradientBucket& bucket : buckets_) AllGather(group_, Part(weights, bucket.range));
-  cost_.weight_wait += Since(begin);
+void DataParallel::GatherWeights(Model& model) {
+  exchange_.Gather(model);
+  cost_.weight_wait = exchange_.waited();
 }
 
 void DataParallel::Gather(std::span<const float> shard, std::span<float> whole) {
@@ -125,9 +153,16 @@ void DataParallel::ScatterMoments(const Moments& whole, const Moments& shard) {
   Scatter(whole.second, shard.second);
 }
 
-void DataParallel::SendWeights(Model& model) {
-  Broadcast(group_, model.weights());
-  model.WeightsChanged();
+void DataParallel::SendWeights() {
+  Broadcast(group_, model_.weights());
+  model_.WeightsChanged();
+  exchange_.Release(model_);
+}
+
+void DataParallel::WithWholeWeights(FunctionRef<void()> save) {
+  exchange_.GatherMasters(model_);
+  save();
+  exchange_.Release(model_);
 }
 
 }  // namespace denseformer

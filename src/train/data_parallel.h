@@ -3,9 +3,10 @@
 // its shard of the parameters only.
 //
 // A shard is the rank's part (ShardRange) of every bucket (gradient_buckets.h), so that all ranks
-// send and receive the same amount at any time. Per step and rank, with n bytes of parameters on R
-// ranks, n (R - 1) / R bytes of gradients and as many of weights go out and come in. Buckets travel
-// while the backward pass goes on. Sums are taken in the order of the ranks.
+// send and receive the same amount at any time. Per step and rank, with n bytes of fp32 parameters
+// on R ranks, n (R - 1) / R bytes of gradients go out and come in, and as many of weights, half of
+// it for bf16 compute (weight_exchange.h). Buckets travel while the backward pass goes on. Sums are
+// taken in the order of the ranks.
 #ifndef DENSEFORMER_TRAIN_DATA_PARALLEL_H_
 #define DENSEFORMER_TRAIN_DATA_PARALLEL_H_
 
@@ -17,6 +18,7 @@
 #include "dist/collectives.h"
 #include "train/gradient_buckets.h"
 #include "train/train_step.h"
+#include "train/weight_exchange.h"
 
 namespace denseformer {
 
@@ -33,6 +35,15 @@ struct CommunicationCost {
                : static_cast<double>(hidden_bytes) / static_cast<double>(gradient_bytes);
   }
 };
+
+// Bytes that a rank sends to the others per step.
+struct StepTraffic {
+  int64_t gradients = 0, weights = 0;
+  int64_t total() const { return gradients + weights; }
+};
+// Of each of `ranks` ranks, and of the one that sends most.
+std::vector<StepTraffic> TrafficOf(const ParameterTable& table, DType compute, int ranks);
+StepTraffic BusiestTraffic(const ParameterTable& table, DType compute, int ranks);
 
 // The sequences of a pass of `pass_sequences` that a rank of the group works on. Throws kUsage
 // where there are fewer than ranks.
@@ -55,21 +66,25 @@ class WholeMoments {
 
 class DataParallel : public StepReducer {
  public:
-  // The communicator must outlive it.
-  DataParallel(Communicator& group, const ParameterTable& table, const BucketSizes& sizes = {});
+  // Communicator and model must outlive it.
+  DataParallel(Communicator& group, Model& model, const BucketSizes& sizes = {});
 
   void BlockDone(std::span<float> gradients, int block) override;
   void Reduce(std::span<float> gradients, double& loss) override;
   double ReduceSquares(double squares) override;
-  void GatherWeights(std::span<float> weights) override;
+  void GatherWeights(Model& model) override;
   std::span<const Range> owned() const override { return owned_; }
 
   // The moments of the shards to the whole ones on the group's rank 0, and back; `whole` is empty
   // on the others.
   void GatherMoments(const Moments& shard, const Moments& whole);
   void ScatterMoments(const Moments& whole, const Moments& shard);
+  // To be called first, before other memory is taken (weight_exchange.h).
+  void ReleaseUntilFirstStep() { exchange_.ReleaseUntilFirstStep(model_); }
   // The weights of rank 0 to all.
-  void SendWeights(Model& model);
+  void SendWeights();
+  // Calls save() while the group's rank 0 has all weights.
+  void WithWholeWeights(FunctionRef<void()> save);
 
   Communicator& group() { return group_; }
   const CommunicationCost& cost() const { return cost_; }
@@ -80,7 +95,9 @@ class DataParallel : public StepReducer {
   void Scatter(std::span<const float> whole, std::span<float> shard);
 
   Communicator& group_;
+  Model& model_;
   std::vector<GradientBucket> buckets_;
+  WeightExchange exchange_;
   std::vector<Range> owned_;               // of each bucket, in their order
   std::vector<ReduceScatter> reductions_;  // under way: bucket b in b % kInFlight
   size_t next_ = 0;                        // bucket to start

@@ -26,6 +26,11 @@ std::vector<GradientBucket> Segments(const ParameterTable& table) {
 
 }  // namespace
 
+Range ShardIn(const Range& bucket, int rank, int ranks) {
+  const Range shard = ShardRange(bucket.size(), rank, ranks);
+  return {bucket.begin + shard.begin, bucket.begin + shard.end};
+}
+
 std::vector<GradientBucket> MakeBuckets(const ParameterTable& table, const BucketSizes& sizes) {
   std::vector<GradientBucket> segments = Segments(table);
   std::stable_sort(segments.begin(), segments.end(),
@@ -45,9 +50,7 @@ std::vector<GradientBucket> MakeBuckets(const ParameterTable& table, const Bucke
   for (const GradientBucket& whole : merged) {
     const int64_t parts = (whole.range.size() + sizes.most - 1) / sizes.most;
     for (int part = 0; part < parts; ++part) {
-      const Range piece = ShardRange(whole.range.size(), part, static_cast<int>(parts));
-      buckets.push_back(
-          {{whole.range.begin + piece.begin, whole.range.begin + piece.end}, whole.ready_at});
+      buckets.push_back({ShardIn(whole.range, part, static_cast<int>(parts)), whole.ready_at});
     }
   }
   return buckets;

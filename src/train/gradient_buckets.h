@@ -22,6 +22,9 @@ struct BucketSizes {
   int64_t most = int64_t{1} << 22;   // larger ranges are cut
 };
 
+// What a rank owns of a bucket: its ShardRange.
+Range ShardIn(const Range& bucket, int rank, int ranks);
+
 // Together they are the whole buffer, each element once.
 std::vector<GradientBucket> MakeBuckets(const ParameterTable& table, const BucketSizes& sizes = {});
 

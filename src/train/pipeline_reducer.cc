@@ -25,8 +25,8 @@ double PipelineReducer::ReduceSquares(double squares) {
   return sum;
 }
 
-void PipelineReducer::GatherWeights(std::span<float> weights) {
-  if (copies_ != nullptr) copies_->GatherWeights(weights);
+void PipelineReducer::GatherWeights(Model& model) {
+  if (copies_ != nullptr) copies_->GatherWeights(model);
 }
 
 }  // namespace denseformer

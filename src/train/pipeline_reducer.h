@@ -19,7 +19,7 @@ class PipelineReducer : public StepReducer {
   void BlockDone(std::span<float> gradients, int block) override;
   void Reduce(std::span<float> gradients, double& loss) override;
   double ReduceSquares(double squares) override;
-  void GatherWeights(std::span<float> weights) override;
+  void GatherWeights(Model& model) override;
 
  private:
   Pipeline& pipeline_;

@@ -83,6 +83,14 @@ RankGrid::RankGrid(Communicator& world, const TrainOptions& options, const Pipel
       pattern, request.cuts.empty() ? MeasuredCuts(world, options, pattern, stages) : request.cuts);
 }
 
+std::string RankGrid::cuts() const {
+  std::vector<std::string> texts;
+  for (size_t s = 0; s + 1 < plan_.size(); ++s) {
+    texts.push_back(std::to_string(plan_[s].blocks.last));
+  }
+  return Join(texts, ",");
+}
+
 std::string RankGrid::DescribeBlocks() const {
   std::vector<std::string> texts;
   for (const Stage& stage : plan_) {

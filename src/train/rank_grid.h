@@ -37,6 +37,8 @@ class RankGrid {
   const Stage& stage() const {
     return plan_[static_cast<size_t>(stages_ != nullptr ? stages_->rank() : 0)];
   }
+  // "12,24,36": as ParseCuts reads them; empty without a pipeline.
+  std::string cuts() const;
   // "1 to 12, 13 to 24"
   std::string DescribeBlocks() const;
 

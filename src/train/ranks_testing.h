@@ -28,16 +28,10 @@ class TrainRanksTest : public testing::Test {
   TrainRequest Request(const std::string& name, int64_t steps) const {
     TrainRequest request;
     request.run = scratch_ / name;
-    request.options = PresetOptions("test");
-    request.options.data = data_;
-    request.options.precision = "fp32";
-    request.options.model.dwa = "2x1";
+    request.options = ShortRun(data_, steps);
     request.options.dropout = 0.1;
     request.options.batch_size = 8;
     request.options.accumulate = 2;
-    request.options.steps = steps;
-    request.options.save_every = 2;
-    request.options.eval_every = 3;
     request.options.eval_batches = 2;
     return request;
   }
@@ -50,6 +44,15 @@ class TrainRanksTest : public testing::Test {
         EXPECT_EQ(summary["ranks"], ranks);
       }
     });
+  }
+
+  // A finished run as if it had been killed after the checkpoint of `step`.
+  static void CutOffAfter(const TrainRequest& request, int64_t step) {
+    for (const CheckpointInfo& checkpoint : ListCheckpoints(request.run)) {
+      if (checkpoint.step > step) RemoveTree(checkpoint.path);
+    }
+    RemoveFile(request.run + "/summary.json");
+    RemoveFile(request.run + "/model.safetensors");  // of its last checkpoint
   }
 
   static std::vector<double> Values(const TrainRequest& request, const char* key) {

@@ -43,7 +43,8 @@ Json MakeSummary(const SummaryInput& input) {
       {"seconds", input.seconds},
       {"tokens_per_second",
        state.step_seconds > 0 ? static_cast<double>(tokens) / state.step_seconds : 0.0},
-      {"gemm_share", input.gemm_share}};
+      {"gemm_share", input.gemm_share},
+      {"peak_memory_bytes", input.peak_memory}};
   if (input.communication != nullptr && input.communication->steps > 0) {
     const CommunicationCost& cost = *input.communication;
     const double steps = static_cast<double>(cost.steps);

@@ -21,6 +21,7 @@ struct SummaryInput {
   double gemm_share = 0;
   double epochs = 0;
   int ranks = 1, stages = 1;
+  std::vector<int64_t> peak_memory = {};             // of each rank, in this process
   const CommunicationCost* communication = nullptr;  // of rank 0, in this process; several ranks
 };
 

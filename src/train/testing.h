@@ -37,6 +37,19 @@ inline std::string MakeTestData(const std::string& directory) {
   return directory;
 }
 
+// A run of `steps` steps that saves and validates on its way.
+inline TrainOptions ShortRun(const std::string& data, int64_t steps) {
+  TrainOptions options = PresetOptions("test");
+  options.data = data;
+  options.precision = "fp32";
+  options.model.dwa = "2x1";
+  options.steps = steps;
+  options.save_every = 2;
+  options.eval_every = 3;
+  options.eval_batches = 1;
+  return options;
+}
+
 // What of a run does not depend on the clock, by name: metrics without times, the snapshots of the
 // DWA weights, weights and moments of the newest checkpoint. (Which older ones are still there may
 // differ after a kill.)

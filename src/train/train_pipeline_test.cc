@@ -3,6 +3,7 @@
 
 #include "base/error_testing.h"
 #include "train/ranks_testing.h"
+#include "train/train_state.h"
 
 namespace denseformer {
 namespace {
@@ -66,21 +67,61 @@ TEST_F(TrainPipelineTest, AnyShapeContinuesTheSameCurve) {
 }
 
 TEST_F(TrainPipelineTest, RepeatsBitForBit) {
-  const TrainRequest a = Pipelined("a", "1x1", {2, {2}}), b = Pipelined("b", "1x1", {2, {2}});
-  Run(a, 4);
-  Run(b, 4);
-  EXPECT_EQ(Differences(Content(a.run), Content(b.run)), "");
+  for (const char* precision : {"fp32", "bf16"}) {
+    const auto request = [&](const std::string& name, const PipelineRequest& pipeline) {
+      TrainRequest result = Pipelined(name + precision, "1x1", pipeline);
+      result.options.precision = precision;
+      return result;
+    };
+    const TrainRequest a = request("a", {2, {2}}), b = request("b", {2, {2}});
+    Run(a, 4);
+    Run(b, 4);
+    EXPECT_EQ(Differences(Content(a.run), Content(b.run)), "");
+    // And near one process, also where the copies share their masters.
+    const TrainRequest one = request("one", {1, {}});
+    Train(one);
+    const std::vector<double> expected = Values(one, "loss"), got = Values(a, "loss");
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-3 * expected[i]);
+  }
+}
+
+TEST_F(TrainPipelineTest, ResumesWithTheCutsThatItHad) {
+  const TrainRequest whole = Pipelined("whole", "1x1", {3, {1, 3}});
+  Run(whole, 3);
+  TrainRequest parts = Pipelined("parts", "1x1", {3, {1, 3}});
+  Run(parts, 3);
+  CutOffAfter(parts, 4);
+  parts.resume = true;
+  parts.pipeline.cuts.clear();
+  Run(parts, 3);
+  EXPECT_EQ(StoredCuts(parts.run, 3), "1,3");
+  EXPECT_EQ(Differences(Content(whole.run), Content(parts.run)), "");
+  // Of other stages, or of one process, there are none.
+  EXPECT_EQ(StoredCuts(parts.run, 2), "");
+  const TrainRequest one = Pipelined("one", "1x1", {1, {}});
+  Train(one);
+  EXPECT_EQ(StoredCuts(one.run, 2), "");
+}
+
+// Mixers whose averages are not plain sums of sources are refused before anything is written.
+TEST_F(TrainPipelineTest, RefusesMixersThatCannotBeSplit) {
+  const std::pair<const char*, const char*> mixers[] = {
+      {"dynamic", "r"}, {"attention", "r"}, {"static", "rqkv"}};
+  for (const auto& [mixer, streams] : mixers) {
+    TrainRequest request = Pipelined("run", "1x1", {2, {2}});
+    request.options.model.mixer = mixer;
+    request.options.model.streams = streams;
+    ExpectError(ErrorCode::kUnsupported, "pipeline: partial sums cross the cuts",
+                [&] { Run(request, 2); });
+    EXPECT_FALSE(FileExists(request.run));
+  }
 }
 
 TEST_F(TrainPipelineTest, SaysWhatIsWrong) {
   TrainRequest request = Pipelined("run", "1x1", {2, {2}});
   ExpectError(ErrorCode::kUsage, "--pipeline 2 on 3 ranks, expected a multiple of 2",
               [&] { Run(request, 3); });
-  request.options.model.mixer = "dynamic";
-  ExpectError(ErrorCode::kUnsupported, "pipeline: partial sums cross the cuts",
-              [&] { Run(request, 2); });
-  request.options.model.mixer = "static";
-  EXPECT_FALSE(FileExists(request.run));
   request.options.lr = 1e30;
   request.options.warmup = 0;
   request.options.max_bad_steps = 2;

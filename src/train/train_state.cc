@@ -1,8 +1,12 @@
 #include "train/train_state.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "dist/collectives.h"
+#include "io/checkpoint.h"
 
 namespace denseformer {
 
@@ -27,6 +31,7 @@ TrainerState ToTrainerState(const RunState& state) {
   if (state.best) {
     stored.trainer["best"] = {{"step", state.best->step}, {"loss", state.best->loss}};
   }
+  if (!state.cuts.empty()) stored.trainer["cuts"] = state.cuts;
   return stored;
 }
 
@@ -67,6 +72,7 @@ RunState FromTrainerState(const TrainerState& stored, const std::string& where) 
                  t.at("alphas_bytes").get<uint64_t>(), t.value("metrics_hash", std::string()),
                  t.value("alphas_hash", std::string())};
     state.course = t.value("course", state.course);
+    state.cuts = t.value("cuts", state.cuts);
     state.train_data = t.at("train_data").get<std::string>();
     state.validation_data = t.at("validation_data").get<std::string>();
     if (t.contains("best")) {
@@ -77,6 +83,20 @@ RunState FromTrainerState(const TrainerState& stored, const std::string& where) 
           JsonProblem(error.what()));
   }
   return state;
+}
+
+std::string StoredCuts(const std::string& run, int stages) {
+  const std::vector<CheckpointInfo> checkpoints = ListCheckpoints(run);
+  for (size_t i = checkpoints.size(); i-- > 0;) {
+    try {
+      const std::string& path = checkpoints[i].path;
+      const std::string cuts = FromTrainerState(ReadState(path), path).cuts;
+      return !cuts.empty() && std::count(cuts.begin(), cuts.end(), ',') == stages - 2 ? cuts : "";
+    } catch (const Error&) {
+      continue;  // resuming says it
+    }
+  }
+  return "";
 }
 
 }  // namespace denseformer

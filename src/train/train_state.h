@@ -33,6 +33,7 @@ struct RunState {
   std::string train_data, validation_data;  // fingerprints
   // The options that decide the course of the run, by key; empty where not recorded.
   std::map<std::string, std::string> course;
+  std::string cuts;  // of its pipeline (RankGrid::cuts); empty without one
 };
 
 // The options of a run that decide its course, as RunState keeps them.
@@ -43,6 +44,9 @@ TrainerState ToTrainerState(const RunState& state);
 TrainerState BroadcastState(Communicator& world, const TrainerState& state);
 // Throws kCorrupt where a key is missing or of the wrong kind; `where` names the checkpoint.
 RunState FromTrainerState(const TrainerState& stored, const std::string& where);
+
+// The cuts of the newest checkpoint that can be read; "" where it is not of `stages` stages.
+std::string StoredCuts(const std::string& run, int stages);
 
 }  // namespace denseformer
 

@@ -69,10 +69,7 @@ StepResult TrainStep::Update(int64_t step, double rate, double loss) {
   if (result.updated) {
     const bool clips = options_.clip > 0 && result.norm > options_.clip;
     optimizer_.Update(step, rate, clips ? options_.clip / (result.norm + 1e-6) : 1.0);
-    if (reducer_ != nullptr) {
-      reducer_->GatherWeights(model_.weights());
-      model_.WeightsChanged();
-    }
+    if (reducer_ != nullptr) reducer_->GatherWeights(model_);
   }
   return result;
 }

@@ -42,8 +42,8 @@ class StepReducer {
   virtual void Reduce(std::span<float> gradients, double& loss) = 0;
   // The sum of squares over the parameters of this process becomes that over all parameters.
   virtual double ReduceSquares(double squares) { return squares; }
-  // After the update: brings what each process has updated to all.
-  virtual void GatherWeights(std::span<float> weights) {}
+  // After the update: brings what each process has updated to all, packed copies included.
+  virtual void GatherWeights(Model& model) {}
 };
 
 struct TrainStepParts {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "base/progress.h"
 #include "base/signal.h"
@@ -64,9 +65,11 @@ struct TrainInputs {
   std::optional<Tokenizer> tokenizer;  // of the run
 };
 
-std::unique_ptr<DataParallel> MakeParallel(const RankGrid& grid, const Model& model) {
-  return grid.copies().size() > 1 ? std::make_unique<DataParallel>(grid.copies(), model.table())
-                                  : nullptr;
+std::unique_ptr<DataParallel> MakeParallel(const RankGrid& grid, Model& model) {
+  if (grid.copies().size() == 1) return nullptr;
+  auto parallel = std::make_unique<DataParallel>(grid.copies(), model);
+  parallel->ReleaseUntilFirstStep();
+  return parallel;
 }
 
 std::unique_ptr<Pipeline> MakePipeline(const RankGrid& grid, const Model& model,
@@ -115,6 +118,8 @@ class Trainer {
   void CheckData();
   // Fills weights, moments and state of all ranks from a checkpoint.
   void Load(const std::string& checkpoint);
+  // Of the first copy: weights and moments of its stage are whole.
+  void SaveStage(const Moments& mine);
   void SaveWhole(const Model& model, const Moments& moments);
   void TakeStep();
   void Skip(int64_t step, const StepResult& result);
@@ -143,13 +148,13 @@ class Trainer {
   const RankGrid& grid_;
   Communicator& world_;
   RunWriter* writer_;
-  SampleRange share_;  // of the sequences of each pass
-  Model model_;        // of this rank's stage
+  SampleRange share_;                       // of the sequences of each pass
+  Model model_;                             // of this rank's stage
+  std::unique_ptr<DataParallel> parallel_;  // several copies
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<Activations> whole_activations_;  // without a pipeline
   Activations& activations_;
-  std::unique_ptr<DataParallel> parallel_;  // several copies
-  std::unique_ptr<StepReducer> reducer_;    // of a pipeline
+  std::unique_ptr<StepReducer> reducer_;  // of a pipeline
   TrainStep step_;
   Schedule schedule_;
   std::vector<int64_t> alpha_steps_;
@@ -177,13 +182,13 @@ Trainer::Trainer(const TrainRequest& request, const TrainInputs& inputs, const R
       writer_(writer),
       share_(PassShare(options_.pass_sequences(), grid.copies())),
       model_(options_.model, options_.compute(), ModelUse::kTraining, &grid.stage()),
+      parallel_(MakeParallel(grid, model_)),
       pipeline_(MakePipeline(grid, model_, options_, share_.count)),
       whole_activations_(
           pipeline_ ? nullptr
                     : std::make_unique<Activations>(model_, share_.count, options_.model.seq_len,
                                                     ModelUse::kTraining, options_.recompute)),
       activations_(pipeline_ ? pipeline_->newest() : *whole_activations_),
-      parallel_(MakeParallel(grid, model_)),
       reducer_(MakeReducer(pipeline_.get(), parallel_.get())),
       step_(model_, activations_, options_,
             {reducer_ ? reducer_.get() : parallel_.get(), {}, pipeline_.get()}),
@@ -236,8 +241,8 @@ void Trainer::Begin() {
     state_.eval_pending = options_.eval_every > 0;  // what they are worth before the first step
   }
   // Another host's math library may round differently.
-  if (parallel_) parallel_->SendWeights(model_);
   if (pipeline_) pipeline_->SendEmbedding(model_);
+  if (parallel_) parallel_->SendWeights();
   CheckData();
   if (writer_ != nullptr) {
     WriteRunFiles(*writer_, options_.model, tokenizer_ ? tokenizer_->ToJson() : "");
@@ -291,7 +296,7 @@ void Trainer::Load(const std::string& checkpoint) {
     model_.WeightsChanged();
   }
   if (parallel_) {
-    parallel_->SendWeights(model_);
+    parallel_->SendWeights();
     parallel_->ScatterMoments(mine, step_.optimizer().moments());
   }
   state_ = FromTrainerState(BroadcastState(world_, stored), checkpoint);
@@ -433,8 +438,15 @@ void Trainer::Save() {
   WholeMoments gathered(parallel_ && first_copy ? model_.weights().size() : 0);
   if (parallel_) parallel_->GatherMoments(step_.optimizer().moments(), gathered.moments());
   const Moments mine = parallel_ ? gathered.moments() : step_.optimizer().moments();
+  const auto save = [&] {
+    if (first_copy) SaveStage(mine);
+  };
+  if (!parallel_) return save();
+  parallel_->WithWholeWeights(save);
+}
+
+void Trainer::SaveStage(const Moments& mine) {
   if (!pipeline_) return SaveWhole(model_, mine);
-  if (!first_copy) return;
   StageState state(*grid_.stages(), options_.model, grid_.plan());
   WholeState whole(options_.model, world_.first());
   state.Gather(model_.weights(), whole.weights());
@@ -451,6 +463,7 @@ void Trainer::SaveWhole(const Model& model, const Moments& moments) {
   state.seconds = Seconds();
   state.log = log_->Sync(state_.step);
   state.course = CourseOf(options_);
+  state.cuts = grid_.cuts();
   SaveCheckpoint(*writer_, model, moments, ToTrainerState(state),
                  {options_.save_keep, options_.save_best});
 }
@@ -514,6 +527,7 @@ Json Trainer::Finish() {
                            tokenizer_ ? &*tokenizer_ : nullptr);
     if (log_) log_->Final(state_.step, final, Seconds());
   }
+  const std::vector<int64_t> peak_memory = Exchange(world_, PeakMemory());
   if (writer_ == nullptr) return Json();
   SummaryInput input = {options_, state_, model_, final};
   input.seconds = Seconds();
@@ -521,6 +535,7 @@ Json Trainer::Finish() {
       int64_t{options_.batch_size} * options_.model.seq_len * state_.step, state_.step_seconds);
   input.epochs = batches_.EpochsAt(state_.step);
   input.ranks = world_.size();
+  input.peak_memory = peak_memory;
   input.stages = static_cast<int>(grid_.plan().size());
   if (parallel_) input.communication = &parallel_->cost();
   // Once more, should RUN/model.safetensors have failed at the last save.
@@ -533,6 +548,16 @@ Json Trainer::Finish() {
   return Json::parse(text);
 }
 
+// Without given cuts a run resumes with those that it had, so that it continues bit for bit.
+PipelineRequest ResolvePipeline(const TrainRequest& request, Communicator& world) {
+  PipelineRequest pipeline = request.pipeline;
+  if (!request.resume || pipeline.stages == 1 || !pipeline.cuts.empty()) return pipeline;
+  const std::string stored =
+      BroadcastText(world, world.first() ? StoredCuts(request.run, pipeline.stages) : "");
+  if (!stored.empty()) pipeline.cuts = ParseCuts(stored);
+  return pipeline;
+}
+
 }  // namespace
 
 Json Train(const TrainRequest& request, Communicator& world) {
@@ -542,7 +567,7 @@ Json Train(const TrainRequest& request, Communicator& world) {
   const TrainInputs inputs(request.options);
   RequireSame(world, "data",
               Fingerprint(inputs.data.train) + "\n" + Fingerprint(inputs.data.validation));
-  const RankGrid grid(world, request.options, request.pipeline);
+  const RankGrid grid(world, request.options, ResolvePipeline(request, world));
   const int64_t sequences = PassShare(request.options.pass_sequences(), grid.copies()).count;
   const Stage& stage = grid.stage();
   const StageUse use = {&stage, PipelineSlots(stage.index, stage.count, request.options.accumulate),

@@ -30,14 +30,7 @@ class TrainerTest : public testing::Test {
   TrainRequest Request(const std::string& name) const {
     TrainRequest request;
     request.run = scratch_ / name;
-    request.options = PresetOptions("test");
-    request.options.data = data_;
-    request.options.precision = "fp32";
-    request.options.model.dwa = "2x1";
-    request.options.steps = 6;
-    request.options.save_every = 2;
-    request.options.eval_every = 3;
-    request.options.eval_batches = 1;
+    request.options = ShortRun(data_, 6);
     return request;
   }
   static std::vector<nlohmann::ordered_json> Metrics(const TrainRequest& request,

@@ -309,12 +309,12 @@ void Deliver(const Tensor& result, const Tensor& to) {
   if (result.raw() != to.raw()) Convert(result, to);
 }
 
-// Copies `master` to another layout; prepared once, for the number of threads at that time.
+// Copies a matrix to another layout; prepared once, for the number of threads at that time.
 class Repack {
  public:
   Repack() = default;
-  Repack(const memory::desc& from, const void* master, const memory::desc& to)
-      : source_(from, Engine(), const_cast<void*>(master)), destination_(to, Engine(), nullptr) {
+  Repack(const memory::desc& from, const void* source, const memory::desc& to)
+      : source_(from, Engine(), const_cast<void*>(source)), destination_(to, Engine(), nullptr) {
     // oneDNN plans with the threads that OpenMP has now, which may be more than --threads.
     threads_ = UseThreads(NumThreads());
     reorder_ = dnnl::reorder(source_, destination_);
@@ -357,8 +357,9 @@ class NativeBf16Weight : public GemmWeight {
         transposed_bytes_(TransposedBytes(out(), in(), DType::kBF16)) {
     to_copy_ =
         Repack(Transposed(in(), out(), DType::kF32), master.raw(), PackedLayout(in(), out()));
-    to_transposed_ =
-        Repack(Plain(out(), in(), DType::kF32), master.raw(), PackedLayout(out(), in()));
+    // From the copy, not from the master: half the bytes, and passes do not need the master.
+    to_transposed_ = Repack(PackedLayout(in(), out()).permute_axes({1, 0}), copy_.data(),
+                            PackedLayout(out(), in()));
   }
 
   void Change(FunctionRef<void(int64_t first, int64_t last)> change) override {
