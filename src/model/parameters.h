@@ -79,7 +79,7 @@ struct BlockTensors {
   Tensor ln_v_weight, ln_v_bias;
 };
 
-// Of the module after block i, n sources and C streams; model/mixer.cc has the formulas.
+// Of the module after block i, n sources and C streams; model/mixer.h has the formulas.
 struct MixerTensors {
   Tensor w1;     // [C n, D]
   Tensor w2;     // [C n, C n]
