@@ -46,15 +46,14 @@ template <class F, class Done>
 void ParallelForShared(int64_t n, int64_t grain, F&& fn, Done&& done) {
   constexpr int64_t kMostParts = 64;
   struct alignas(64) Range {
-    std::atomic<int64_t> next;
-    int64_t end;
+    int64_t next, end;
   };
   if (n <= 0) return;
   std::array<Range, kMostParts> ranges;
   const int64_t parts = std::min<int64_t>(
       {NumThreads(), kMostParts, std::max<int64_t>(1, n / std::max<int64_t>(1, grain))});
   for (int64_t p = 0; p < parts; ++p) {
-    ranges[p].next.store(n * p / parts, std::memory_order_relaxed);
+    ranges[p].next = n * p / parts;
     ranges[p].end = n * (p + 1) / parts;
   }
   ParallelFor(parts, 1, [&](int64_t begin, int64_t end, int) {
@@ -62,8 +61,9 @@ void ParallelForShared(int64_t n, int64_t grain, F&& fn, Done&& done) {
       for (int64_t turn = 0; turn < parts; ++turn) {
         Range& range = ranges[(part + turn) % parts];
         const int64_t kept = turn == 0 ? 0 : 1;
-        while (range.next.load(std::memory_order_relaxed) + kept < range.end) {
-          const int64_t index = range.next.fetch_add(1, std::memory_order_relaxed);
+        const std::atomic_ref<int64_t> next(range.next);
+        while (next.load(std::memory_order_relaxed) + kept < range.end) {
+          const int64_t index = next.fetch_add(1, std::memory_order_relaxed);
           if (index >= range.end) break;
           fn(index, static_cast<int>(part));
         }

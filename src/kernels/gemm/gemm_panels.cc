@@ -24,7 +24,7 @@
 // clang-format on
 #include "kernels/erf-inl.h"
 #include "kernels/gemm/panel_kernels-inl.h"
-#include "kernels/vector_loop-inl.h"
+#include "kernels/load-inl.h"
 
 #ifndef DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_ONCE_
 #define DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_ONCE_
@@ -91,45 +91,52 @@ void FinishPanel(const PanelResult& r, DType dtype) {
   }
 }
 
-// A row of x as int8 in groups; what is not finite makes the scale of its group not finite.
-void QuantizeInput(const bf16* x, int64_t terms, int8_t* q, Int8Group* groups) {
+// A group of terms as int8, `count` of them before zeros; what is not finite makes its scale not
+// finite.
+void QuantizeGroup(const bf16* x, int64_t count, int8_t* q, Int8Group* group) {
   const PanelTag d;
   const PanelTagI32 di;
-  constexpr int64_t kTerms = kInt8GroupWords * 4, kLanes = kPanelLanes;
-  HWY_ALIGN float values[kTerms];
-  for (int64_t begin = 0; begin < terms; begin += kTerms, q += kTerms, ++groups) {
-    const int64_t n = std::min(kTerms, terms - begin);
-    if (n < kTerms) std::fill(values, values + kTerms, 0.0f);
-    ForEachVector(d, n, [&](int64_t i, auto lanes) HWY_ATTR {
-      hn::Store(LoadLanes(d, x + begin + i, lanes), d, values + i);
-    });
-    auto most = hn::Zero(d), finite = hn::Zero(d);
-    for (int64_t i = 0; i < kTerms; i += kLanes) {
-      const auto v = hn::Load(d, values + i);
-      most = hn::Max(most, hn::Abs(v));
-      finite = hn::MulAdd(v, hn::Zero(d), finite);  // not a number where v is not finite
-    }
-    const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
-    const float odd = hn::GetLane(hn::SumOfLanes(d, finite));
-    groups->scale = largest / 127 + odd;
-    const int64_t stored = (n + 3) / 4 * 4;
-    const float inverse = 127 / largest;
-    if (!(groups->scale > 0 && std::isfinite(groups->scale) && std::isfinite(inverse))) {
-      // All 0, or something that is no number: the scale alone tells.
-      std::fill(q, q + stored, int8_t{0});
-      groups->offset = 0;
-      continue;
-    }
-    const hn::Rebind<int8_t, PanelTagI32> d8;
-    auto sum = hn::Zero(di);
-    HWY_ALIGN int8_t rounded[kTerms];
-    for (int64_t i = 0; i < kTerms; i += kLanes) {
-      const auto r = hn::NearestInt(hn::Mul(hn::Load(d, values + i), hn::Set(d, inverse)));
-      sum = hn::Add(sum, r);
-      hn::StoreU(hn::DemoteTo(d8, r), d8, rounded + i);
-    }
-    std::memcpy(q, rounded, static_cast<size_t>(stored));
-    groups->offset = -128 * hn::GetLane(hn::SumOfLanes(di, sum));
+  const hn::Rebind<int8_t, PanelTagI32> d8;
+  constexpr size_t kTerms = kInt8GroupWords * 4, kVectors = kTerms / kPanelLanes;
+  HWY_ALIGN bf16 padded[kTerms] = {};
+  if (count < static_cast<int64_t>(kTerms)) {
+    std::memcpy(padded, x, static_cast<size_t>(count) * sizeof(bf16));
+    x = padded;
+  }
+  // As integers, magnitudes have the same order, with infinity and NaN above all numbers.
+  PanelVec values[kVectors];
+  auto most = hn::Zero(di);
+  for (size_t v = 0; v < kVectors; ++v) {
+    values[v] = LoadF32(d, x + v * kPanelLanes);
+    most = hn::Max(most, hn::BitCast(di, hn::Abs(values[v])));
+  }
+  const float largest = hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(di, most)));
+  const float inverse = 127 / largest;
+  const size_t stored = static_cast<size_t>(count + 3) / 4 * 4;
+  if (!(largest > 0 && std::isfinite(largest) && std::isfinite(inverse))) {
+    // All 0, or something that is no number: the scale alone tells.
+    group->scale = largest * 0.0f;
+    if (std::isfinite(largest)) group->scale = largest / 127;
+    group->offset = 0;
+    std::fill_n(q, stored, int8_t{0});
+    return;
+  }
+  auto sum = hn::Zero(di);
+  HWY_ALIGN int8_t rounded[kTerms];
+  for (size_t v = 0; v < kVectors; ++v) {
+    const auto r = hn::NearestInt(hn::Mul(values[v], hn::Set(d, inverse)));
+    sum = hn::Add(sum, r);
+    hn::StoreU(hn::DemoteTo(d8, r), d8, rounded + v * kPanelLanes);
+  }
+  group->scale = largest / 127;
+  group->offset = -128 * hn::GetLane(hn::SumOfLanes(di, sum));
+  std::memcpy(q, rounded, stored);
+}
+
+void QuantizeInput(const bf16* x, int64_t terms, int8_t* q, Int8Group* groups) {
+  constexpr int64_t kTerms = kInt8GroupWords * 4;
+  for (int64_t begin = 0; begin < terms; begin += kTerms) {
+    QuantizeGroup(x + begin, std::min(kTerms, terms - begin), q + begin, groups++);
   }
 }
 
@@ -289,7 +296,7 @@ class PanelWeight : public FrozenWeight {
     std::byte* const data = Grown(padded, static_cast<size_t>(rows * stride));
     Int8Group* const all = reinterpret_cast<Int8Group*>(
         Grown(group_storage, static_cast<size_t>(rows * groups) * sizeof(Int8Group)));
-    ParallelFor(rows, std::max<int64_t>(1, (1 << 15) / in_), [&](int64_t begin, int64_t end, int) {
+    ParallelFor(rows, std::max<int64_t>(1, (1 << 12) / in_), [&](int64_t begin, int64_t end, int) {
       for (int64_t r = begin; r < end; ++r) {
         const bf16* const from = x.As<const bf16>() + r * in_;
         if (format_ == WeightFormat::kInt8) {
