@@ -1,6 +1,8 @@
 // denseformer bench serve: loads a server on loopback and measures its answers.
 #include "cli/bench_serve.h"
 
+#include <atomic>
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -38,19 +40,28 @@ class OwnServer {
 
   int port() const { return server_.port(); }
 
-  // Waits until the model is loaded.
+  // Waits until the model is loaded; throws what kept it from that.
   void Wait() {
-    while (HttpClient("127.0.0.1", port()).Call("GET", "/health").status != 200) {
+    while (!Ready()) {
+      if (ended_) std::rethrow_exception(failure_);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
 
  private:
+  bool Ready() const {
+    try {
+      return HttpClient("127.0.0.1", port(), /*seconds=*/1).Call("GET", "/health").status == 200;
+    } catch (const Error&) {
+      return false;  // not yet, or it has ended
+    }
+  }
   void Run() {
     try {
       server_.Run();
     } catch (const Error&) {
-      // Whoever waits for it finds nobody listening, and says so.
+      failure_ = std::current_exception();
+      ended_ = true;
     }
   }
   void Stop() {
@@ -59,6 +70,8 @@ class OwnServer {
   }
 
   Server server_;
+  std::exception_ptr failure_;      // set before ended_
+  std::atomic<bool> ended_{false};  // by a failure
   std::thread thread_;
 };
 
@@ -71,13 +84,13 @@ LanguageModel RandomModel(const std::string& preset, const std::string& dwa, Pre
 }
 
 std::unique_ptr<OwnServer> StartServer(const Options& o) {
-  if (o.port != 0) return nullptr;
-  if (o.run.empty() == o.preset.empty()) {
+  if (int{o.port != 0} + int{!o.run.empty()} + int{!o.preset.empty()} != 1) {
     Throw(
         ErrorCode::kUsage,
         "bench serve: expected one of RUN, --preset (random weights) and --port (of a server that "
         "runs)");
   }
+  if (o.port != 0) return nullptr;
   ServeOptions serve;
   serve.http.port = 0;
   serve.model_name = "bench";
@@ -186,11 +199,13 @@ void AddBenchServe(CLI::App& parent, CommonOptions& common) {
   app.add_option("--port", options->port, "Or a server that runs on this port of loopback")
       ->check(WholeNumber(1, 65535));
   app.add_option("--api-key-file", options->api_key_file, "The first key of this file, for --port");
-  app.add_option("--concurrency", options->concurrency,
-                 "Closed loop: requests at once; several numbers, separated by commas")
-      ->capture_default_str();
+  CLI::Option* concurrency =
+      app.add_option("--concurrency", options->concurrency,
+                     "Closed loop: requests at once; several numbers, separated by commas")
+          ->capture_default_str();
   app.add_option("--rate", options->rates,
-                 "Open loop instead: requests per second, at random times; several numbers");
+                 "Open loop instead: requests per second, at random times; several numbers")
+      ->excludes(concurrency);
   app.add_option("--requests", load.requests, "Requests for each number")
       ->check(WholeNumber(1, 100000))
       ->capture_default_str();

@@ -114,7 +114,11 @@ class Load {
         times.push_back(Since(begin));
       }
     }
-    if (times.empty()) Throw(ErrorCode::kIo, "a stream without tokens");
+    if (times.size() < static_cast<size_t>(options_.max_tokens)) {
+      Throw(ErrorCode::kInvalid,
+            "a text of {} tokens, expected {}; prompt and text must fit into the model's context",
+            times.size(), options_.max_tokens);
+    }
     Record(times, Since(begin), late);
   }
 

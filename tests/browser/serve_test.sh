@@ -59,7 +59,7 @@ open() {
     failures=1
   fi
 }
-for setting in "1280 1 wide and light" "1280 0 wide and dark" "500 0 narrow and dark"; do
+for setting in "1280 1 wide and light" "1280 0 wide and dark" "390 0 a phone, dark"; do
   read -r width scheme name <<<"$setting"
   open "file://$scratch/probed.html" "$width" "$scheme" --dump-dom >dom.html
   results=$(grep '^PROBE ' dom.html || true)
