@@ -68,7 +68,9 @@ PassCosts CostsOf(const ClusterCall& call, const ClusterJob& job) {
     return PassCostsFromJson(json.is_object() && json.contains("costs") ? json["costs"] : json,
                              call.costs);
   }
-  const int64_t sequences = std::clamp<int64_t>(2048 / job.length, 1, job.batch_size);
+  // Small passes are less efficient.
+  const int64_t most = call.wanted.micro_batch > 0 ? call.wanted.micro_batch : job.batch_size;
+  const int64_t sequences = std::clamp<int64_t>(2048 / job.length, 1, most);
   return MeasurePassCosts(job.config, job.compute, sequences, job.length);
 }
 
