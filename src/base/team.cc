@@ -25,11 +25,14 @@ struct Upcoming {
 };
 thread_local Upcoming upcoming;
 
-enum State : int { kAbsent, kWaiting, kCalled, kOver };
+// The leader moves a seat from kWaiting to kCalled, its thread from there to kRunning and back to
+// kWaiting. The leader takes a call back where the thread has not begun: on a busy machine it may
+// not run for milliseconds.
+enum State : int { kAbsent, kWaiting, kCalled, kRunning, kOver };
 
 struct alignas(64) Seat {
   std::atomic<int> state{kAbsent};
-  // Of the call, while the state is kCalled.
+  // Of the call, while the state is kCalled or kRunning.
   TaskFunction run;
   void* context;
   int first, step, tasks;
@@ -95,7 +98,11 @@ void TakeSeat(Seat& seat) {
   upcoming = Upcoming();
   while (true) {
     WaitWhile(seat, kWaiting);
-    if (seat.state.load(std::memory_order_acquire) == kOver) return;
+    int called = kCalled;
+    if (!seat.state.compare_exchange_strong(called, kRunning)) {
+      if (called == kOver) return;
+      continue;  // taken back
+    }
     RunTasks(seat.run, seat.context, seat.first, seat.step, seat.tasks, seat.failure);
     SetState(seat, kWaiting);
   }
@@ -153,7 +160,12 @@ bool RunOnTeam(int tasks, TaskFunction run, void* context) {
   for (int s = 0; s < team.size; ++s) {
     Seat& seat = team.seats[s];
     if (!seat.called) continue;
-    WaitWhile(seat, kCalled);
+    int called = kCalled;
+    if (seat.state.compare_exchange_strong(called, kWaiting)) {
+      RunTasks(run, context, seat.first, seat.step, tasks, seat.failure);
+    } else {
+      WaitWhile(seat, kRunning);
+    }
     if (!failure) failure = seat.failure;
   }
   leading = &team;
