@@ -95,7 +95,7 @@ void AddModelOptions(CLI::App& app, const Benchmark& benchmark, BenchOptions& o)
         ->check(WholeNumber(1, 1 << 20));
   }
   if (takes(kBenchPrecision)) {
-    const bool int8 = takes(kBenchSteps);
+    const bool int8 = takes(kBenchInt8);
     app.add_option("--precision", o.precision,
                    int8 ? "auto, fp32, bf16 or int8" : "auto, fp32 or bf16")
         ->check(OneOf(int8 ? InferencePrecisionNames() : PrecisionNames()))

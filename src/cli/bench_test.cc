@@ -99,6 +99,12 @@ TEST(BenchTest, StepsOfDecodingByBatchAndContext) {
   ASSERT_EQ(result.status, 0) << result.err;
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["settings"]["precision"], "int8");
+  const Json& last = json["rows"].back();
+  EXPECT_EQ(last["sequences"], 4);
+  EXPECT_EQ(last["context"], 40);
+  EXPECT_NEAR(last["tokens_per_second_per_sequence"].get<double>() * 4,
+              last["tokens_per_second"].get<double>(),
+              1e-3 * last["tokens_per_second"].get<double>());
   EXPECT_EQ(Names(json),
             (std::vector<std::string>{"1 x 8, read the weights once", "1 x 8, none",
                                       "4 x 8, read the weights once", "4 x 8, none",
@@ -108,6 +114,21 @@ TEST(BenchTest, StepsOfDecodingByBatchAndContext) {
   const ProgramResult wrong = RunProgram(two);
   EXPECT_EQ(wrong.status, 2);
   EXPECT_NE(wrong.err.find("--context: got 'x'"), std::string::npos) << wrong.err;
+}
+
+TEST(BenchTest, PrefillOfFrozenModels) {
+  for (const char* precision : {"bf16", "int8"}) {
+    const ProgramResult result =
+        RunProgram({"bench", "prefill", "--preset", "test", "--dwa", "none", "--precision",
+                    precision, "--rounds", "1", "--json", "--quiet", "--seq-len", "20"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const Json json = Json::parse(result.out);
+    EXPECT_EQ(json["settings"]["precision"], precision);
+    EXPECT_NE(json["settings"]["gemm"].get<std::string>().find("; alone: "), std::string::npos);
+    EXPECT_EQ(Names(json), (std::vector<std::string>{"GEMMs alone", "none"}));
+  }
+  const ProgramResult wrong = RunProgram({"bench", "train", "--precision", "int8"});
+  EXPECT_EQ(wrong.status, 2);
 }
 
 TEST(BenchTest, AnOptionThatWouldDoNothingIsUnknown) {

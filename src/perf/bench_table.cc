@@ -37,21 +37,25 @@ std::string BenchTable::ToText() const {
   for (const auto& [key, value] : settings) text += fmt::format("  {}: {}\n", key, value);
   size_t width = 7;
   double slowest = 0;
-  bool memory = false;
+  bool memory = false, sequences = false;
   for (const BenchRow& row : rows) {
     memory |= row.memory > 0;
+    sequences |= row.sequences > 0;
     width = std::max(width, row.timing.name.size());
     slowest = std::max(slowest, row.timing.median());
   }
-  const auto memory_cell = [memory](const std::string& cell) {
-    return memory ? fmt::format(" {:>10}", cell) : std::string();
+  const auto cell = [](bool shown, const std::string& value, int columns) {
+    return shown ? fmt::format(" {:>{}}", value, columns) : std::string();
   };
-  text += fmt::format("  {:<{}} {:>10} {:>10} {:>7} {:>16} {:>20} {:>13}{}\n", "variant", width,
-                      "median ms", "min ms", "spread", "rate", "ratio med/min", "of the limit",
-                      memory_cell("memory"));
+  text += fmt::format("  {:<{}} {:>10} {:>10} {:>7} {:>16}{} {:>20} {:>13}{}\n", "variant", width,
+                      "median ms", "min ms", "spread", "rate", cell(sequences, "per sequence", 16),
+                      "ratio med/min", "of the limit", cell(memory, "memory", 10));
   for (const BenchRow& row : rows) {
     const Timing& t = row.timing;
-    std::string rate, ratio, share;
+    std::string rate, each, ratio, share;
+    if (row.sequences > 0) {
+      each = HumanRate(row.work / static_cast<double>(row.sequences) / t.median(), row.unit + "/s");
+    }
     if (row.work > 0) rate = HumanRate(row.work / t.median(), row.unit + "/s");
     if (row.baseline >= 0) {
       const MedianRatio of_medians = RatioOfMedians(row);
@@ -66,9 +70,10 @@ std::string BenchTable::ToText() const {
     for (int i = 0; i < static_cast<int>(t.median() / slowest * kBarWidth + 0.5); ++i) bar += "▇";
     const std::string bytes =
         row.memory > 0 ? HumanBytes(static_cast<double>(row.memory)) : std::string();
-    text += fmt::format("  {:<{}} {:>10} {:>10} {:>6.1f}% {:>16} {:>20} {:>13}{}  {}\n", t.name,
-                        width, Milliseconds(t.median()), Milliseconds(t.minimum()),
-                        100 * t.spread(), rate, ratio, share, memory_cell(bytes), bar);
+    text +=
+        fmt::format("  {:<{}} {:>10} {:>10} {:>6.1f}% {:>16}{} {:>20} {:>13}{}  {}\n", t.name,
+                    width, Milliseconds(t.median()), Milliseconds(t.minimum()), 100 * t.spread(),
+                    rate, cell(sequences, each, 16), ratio, share, cell(memory, bytes, 10), bar);
   }
   return text;
 }
@@ -91,6 +96,12 @@ nlohmann::ordered_json BenchTable::ToJson() const {
       if (row.point->recompute) entry["recompute"] = true;
     }
     if (row.work > 0) entry[row.unit + "_per_second"] = row.work / t.median();
+    if (row.sequences > 0) {
+      entry["sequences"] = row.sequences;
+      entry["context"] = row.context;
+      entry[row.unit + "_per_second_per_sequence"] =
+          row.work / static_cast<double>(row.sequences) / t.median();
+    }
     if (row.baseline >= 0) {
       entry["baseline"] = rows[row.baseline].timing.name;
       const MedianRatio ratio = RatioOfMedians(row);

@@ -28,6 +28,8 @@ struct BenchRow {
   int baseline = -1;      // the row that ratios of time are taken to; -1: none
   int limit = -1;         // the row that is the machine's limit; -1: none
   double limit_work = 1;  // work of this row over the work of the limit's row
+  int64_t sequences = 0;  // that share the work; 0: not told
+  int64_t context = 0;    // tokens of each of them, with `sequences`
   int64_t memory = 0;     // bytes that a process with this work alone takes; 0: not told
   std::optional<BenchPoint> point;
 };

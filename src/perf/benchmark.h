@@ -44,7 +44,8 @@ enum BenchOption : unsigned {
   kBenchRecompute = 64,  // --recompute
   kBenchText = 128,      // --tokenizer and --text
   kBenchMixer = 256,     // --mixer, --streams and --mixer-norm
-  kBenchSteps = 512,     // --batch and --context, lists of numbers; --precision int8
+  kBenchSteps = 512,     // --batch and --context, lists of numbers
+  kBenchInt8 = 1024,     // --precision int8
 };
 
 struct Benchmark {

@@ -7,11 +7,9 @@
       "Forward pass as in the paper: batches/s, and the share of the GEMM rate that it keeps")     \
   ROW("train", BenchTrain, kWholePass | kBenchRecompute,                                           \
       "Training step: forward, backward, gradient norm, AdamW")                                    \
-  ROW("decode", BenchDecode,                                                                       \
-      kBenchPreset | kBenchPatterns | kBenchMixer | kBenchLength | kBenchPrecision | kBenchSteps,  \
+  ROW("decode", BenchDecode, kInference | kBenchSteps,                                             \
       "One token of each of several sequences, against reading weights, keys and values once")     \
-  ROW("prefill", BenchPrefill,                                                                     \
-      kBenchPreset | kBenchPatterns | kBenchMixer | kBenchLength | kBenchPrecision,                \
+  ROW("prefill", BenchPrefill, kInference,                                                         \
       "The prompt of one sequence, against the GEMMs of its blocks")                               \
   ROW("dwa", BenchDwa, kKernel | kBenchPatterns,                                                   \
       "The depth-weighted averages of a pass, against a loop of axpys and against reading")        \
@@ -34,6 +32,8 @@ namespace {
 
 constexpr unsigned kWholePass =
     kBenchPreset | kBenchPatterns | kBenchMixer | kBenchShapes | kBenchLength | kBenchPrecision;
+constexpr unsigned kInference =
+    kBenchPreset | kBenchPatterns | kBenchMixer | kBenchLength | kBenchPrecision | kBenchInt8;
 constexpr unsigned kKernel = kBenchPreset | kBenchBatch | kBenchLength | kBenchPrecision;
 
 #define DF_ROW(name, run, options, help) {name, help, options, run},

@@ -8,31 +8,14 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/random.h"
 #include "base/text.h"
 #include "model/decode.h"
 #include "perf/memory_limit.h"
 #include "perf/model_bench.h"
 #include "perf/shape_rows.h"
-#include "tensor/precision.h"
 
 namespace denseformer {
 namespace {
-
-// Random weights, never in fp32 all at once.
-Model FrozenRandomModel(const ModelConfig& config, WeightFormat format) {
-  Model model(config, format);
-  const auto fill = [](const Parameter& p, int64_t first, int64_t count, float* values, float*) {
-    const bool norm = p.group == ParameterGroup::kNorm || p.group == ParameterGroup::kGain;
-    const float width = p.deviation > 0 ? p.deviation : 0.1f;
-    Random random(static_cast<uint64_t>(first), HashName(p.name));
-    const int64_t n = count * p.shape[p.shape.rank() - 1];
-    for (int64_t i = 0; i < n; ++i) values[i] = (norm ? 1 : 0) + width * (random.Uniform() - 0.5f);
-    return false;
-  };
-  model.Fill(fill, [](const Parameter&) {});
-  return model;
-}
 
 // Sequences whose caches hold `context` - 1 tokens each; what those are takes no part in the time.
 struct DecodeSteps {
@@ -88,14 +71,12 @@ std::vector<BenchRow> NoRows(const ModelBenchOptions&, const BenchShape&) { retu
 
 }  // namespace
 
-BenchTable BenchDecode(const BenchOptions& given) {
-  BenchOptions options = given;
-  const WeightFormat format = FormatOf(ParsePrecision(options.precision));
-  options.precision = DTypeName(ComputeOf(format));  // of the activations
+BenchTable BenchDecode(const BenchOptions& options) {
   ModelBenchOptions bench = ParseModelOptions(options);
   const std::vector<int64_t> contexts = ParseContexts(options, bench.length);
   bench.config.seq_len = std::max<int>(
       bench.config.seq_len, static_cast<int>(*std::max_element(contexts.begin(), contexts.end())));
+  const WeightFormat format = bench.format;
   const int blocks = bench.shapes.front().blocks;
   std::vector<Model> models;
   models.reserve(bench.patterns.size());
@@ -108,9 +89,8 @@ BenchTable BenchDecode(const BenchOptions& given) {
   const bool several = contexts.size() * bench.shapes.size() > 1;
   for (auto& [name, value] : table.settings) {
     if (name == "batch") {
-      value = fmt::format("{} after {} tokens", given.batches, fmt::join(contexts, ","));
+      value = fmt::format("{} after {} tokens", options.batches, fmt::join(contexts, ","));
     }
-    if (name == "precision") value = WeightFormatName(format);
     if (name == "gemm") value = FrozenGemmDescription(format);
   }
   for (const int64_t context : contexts) {
@@ -139,6 +119,8 @@ BenchTable BenchDecode(const BenchOptions& given) {
       for (BenchRow& row : rows.Measure()) {
         row.work = static_cast<double>(shape.batch);
         row.point->tokens = shape.batch;
+        row.sequences = shape.batch;
+        row.context = context;
         if (row.limit >= 0) row.limit += first;
         if (row.baseline >= 0) row.baseline += first;
         table.rows.push_back(std::move(row));

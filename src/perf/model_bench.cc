@@ -54,7 +54,8 @@ ModelBenchOptions ParseModelOptions(const BenchOptions& options) {
       WithPattern(bench.config, shape.blocks, pattern).Validate();
     }
   }
-  bench.compute = ComputeType(ParsePrecision(options.precision));
+  bench.format = FormatOf(ParsePrecision(options.precision));
+  bench.compute = ComputeOf(bench.format);
   bench.length = options.length > 0 ? options.length : bench.config.seq_len;
   if (bench.length > bench.config.seq_len) bench.config.seq_len = static_cast<int>(bench.length);
   bench.recompute = options.recompute;
@@ -100,6 +101,20 @@ Model RandomModel(const ModelConfig& config, DType compute, ModelUse use) {
   return model;
 }
 
+Model FrozenRandomModel(const ModelConfig& config, WeightFormat format) {
+  Model model(config, format);
+  const auto fill = [](const Parameter& p, int64_t first, int64_t count, float* values, float*) {
+    const bool norm = p.group == ParameterGroup::kNorm || p.group == ParameterGroup::kGain;
+    const float width = p.deviation > 0 ? p.deviation : 0.1f;
+    Random random(static_cast<uint64_t>(first), HashName(p.name));
+    const int64_t n = count * p.shape[p.shape.rank() - 1];
+    for (int64_t i = 0; i < n; ++i) values[i] = (norm ? 1 : 0) + width * (random.Uniform() - 0.5f);
+    return false;
+  };
+  model.Fill(fill, [](const Parameter&) {});
+  return model;
+}
+
 RandomBatch::RandomBatch(const ModelConfig& config, int64_t sequences, int64_t length)
     : tokens(sequences * length), targets(tokens.size()) {
   Random random(/*key=*/1);
@@ -116,7 +131,7 @@ void RequireBenchMemory(const ModelBenchOptions& options, ModelUse use) {
       const ModelConfig config = WithPattern(options.config, shape.blocks, pattern);
       const auto memory = [&](bool recompute) {
         return use == ModelUse::kInference
-                   ? InferenceMemory(config, FormatOf(options.compute), shape.batch, options.length)
+                   ? InferenceMemory(config, options.format, shape.batch, options.length)
                    : TrainingMemory(config, options.compute, shape.batch, options.length,
                                     recompute);
       };

@@ -24,6 +24,7 @@ struct ModelBenchOptions {
   std::vector<BenchShape> shapes;     // measured one after another
   std::vector<std::string> patterns;  // the first is the baseline
   DType compute = DType::kBF16;
+  WeightFormat format = WeightFormat::kBF16;  // of frozen models
   int64_t length = 256;
   bool recompute = false;  // training only: also every pattern with recomputation of activations
   InterleaveOptions interleave;
@@ -39,6 +40,9 @@ ModelConfig WithPattern(const ModelConfig& base, int depth, const std::string& p
 // A model with weights as large as the recipe's and averages over all depths: a kernel may be
 // faster on zeros.
 Model RandomModel(const ModelConfig& config, DType compute, ModelUse use);
+
+// The same for inference alone; never in fp32 all at once.
+Model FrozenRandomModel(const ModelConfig& config, WeightFormat format);
 
 // Random tokens: the time does not depend on them.
 struct RandomBatch {

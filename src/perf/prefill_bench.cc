@@ -1,7 +1,11 @@
-// The prompt of one sequence through the path of decoding, with the logits of its last token,
-// against the GEMMs of the blocks alone.
+// The prompt of one sequence through the path of decoding, on a frozen model, with the logits of
+// its last token, against the GEMMs of the blocks alone. Those are the ones that training uses, in
+// the type of the activations: int8 may well be faster.
+#include <fmt/format.h>
+
 #include <memory>
 
+#include "kernels/gemm/gemm.h"
 #include "model/decode.h"
 #include "model/gemm_limit.h"
 #include "perf/model_bench.h"
@@ -12,7 +16,7 @@ namespace {
 
 struct PrefillVariant {
   PrefillVariant(const ModelConfig& config, const ModelBenchOptions& options)
-      : model(RandomModel(config, options.compute, ModelUse::kInference)),
+      : model(FrozenRandomModel(config, options.format)),
         activations(DecodeActivations(model, options.length)),
         pool(config, model.compute(), KvPagesFor(options.length)),
         cache(pool),
@@ -53,7 +57,12 @@ BenchTable BenchPrefill(const BenchOptions& options) {
   ModelBenchOptions bench = ParseModelOptions(options);
   bench.shapes = {{bench.shapes.front().blocks, /*batch=*/1}};
   RequireBenchMemory(bench, ModelUse::kInference);
-  return ByShape("prefill of one sequence", bench, PrefillRows);
+  BenchTable table = ByShape("prefill of one sequence", bench, PrefillRows);
+  for (auto& [name, value] : table.settings) {
+    if (name != "gemm") continue;
+    value = fmt::format("{}; alone: {}", FrozenGemmDescription(bench.format), value);
+  }
+  return table;
 }
 
 }  // namespace denseformer

@@ -75,7 +75,7 @@ BenchTable ByShape(std::string title, const ModelBenchOptions& options, MeasureS
       {"batch", BatchText(Distinct(options.shapes, &BenchShape::batch), options.length)},
       {"mixer", fmt::format("{}, streams {}, norm {}", options.config.mixer, options.config.streams,
                             options.config.mixer_norm)},
-      {"precision", DTypeName(options.compute)},
+      {"precision", WeightFormatName(options.format)},
       {"threads", std::to_string(NumThreads())},
       {"gemm", GemmDescription()}};
   for (const BenchShape& shape : options.shapes) {
