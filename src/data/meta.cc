@@ -15,7 +15,7 @@ constexpr int kVersion = 1;
 using Json = nlohmann::json;
 
 [[noreturn]] void Wrong(const std::string& path, const std::string& key, const Json& value,
-                        const char* expected) {
+                        const std::string& expected) {
   Throw(ErrorCode::kCorrupt, "{}: '{}' is {}, expected {}; prepare the data again", path, key,
         value.dump(-1, ' ', false, Json::error_handler_t::replace), expected);
 }
@@ -34,8 +34,10 @@ int64_t WholeNumber(const Json& json, const char* key, const std::string& path, 
   const Json& value = Value(json, key, path);
   const bool fits = value.is_number_unsigned()
                         ? value.get<uint64_t>() <= static_cast<uint64_t>(high)
-                        : value.is_number_integer() && value.get<int64_t>() >= low;
-  if (!fits) Wrong(path, key, value, "a whole number");
+                        : value.is_number_integer();
+  if (!fits || value.get<int64_t>() < low) {
+    Wrong(path, key, value, fmt::format("a whole number of at least {}", low));
+  }
   return value.get<int64_t>();
 }
 
@@ -94,8 +96,13 @@ std::optional<DataMeta> ReadMeta(const std::string& directory) {
     Throw(ErrorCode::kUnsupported, "{}: version {}, expected {}", path, version, kVersion);
   }
   DataMeta meta;
-  meta.token_type = ParseTokenType(Text(json, "token_type", path));
-  meta.vocab_size = WholeNumber(json, "vocab_size", path);
+  try {
+    meta.token_type = ParseTokenType(Text(json, "token_type", path));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCorrupt) throw;  // not a string
+    Throw(ErrorCode::kCorrupt, "{}: {}; prepare the data again", path, error.what());
+  }
+  meta.vocab_size = WholeNumber(json, "vocab_size", path, 1);
   meta.end_of_text = static_cast<int32_t>(WholeNumber(json, "end_of_text", path, -1, INT32_MAX));
   const Json& tokenizer = Object(json, "tokenizer", path);
   meta.tokenizer_file = Text(tokenizer, "file", path);

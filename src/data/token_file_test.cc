@@ -117,6 +117,13 @@ TEST(TokenFileTest, MetaGivesTypeAndSize) {
       {"\"vocab_size\": 1e30", "'vocab_size' is 1e+30, expected a whole number"},
       {"\"vocab_size\": 7.5", "'vocab_size' is 7.5, expected a whole number"},
       {"\"vocab_size\": 1e999", "not JSON: the number '1e999' is beyond the range of double"},
+      {"\"vocab_size\": 0", "'vocab_size' is 0, expected a whole number of at least 1"},
+      {"\"version\": \"x\"", "'version' is \"x\", expected a whole number"},
+      {"\"token_type\": \"uint8\"", "token type: got 'uint8', expected uint16 or uint32; prepare"},
+      {"\"token_type\": 16", "'token_type' is 16, expected a string"},
+      {"\"vocab_size\": 9, \"end_of_text\": 1, \"tokenizer\": {\"file\": \"\", \"hash\": \"\"}, "
+       "\"files\": 3",
+       "'files' is 3, expected an object"},
       {"\"vocab_size\": 9, \"end_of_text\": 1, \"tokenizer\": 3",
        "'tokenizer' is 3, expected an object"},
   };
