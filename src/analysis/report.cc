@@ -16,26 +16,20 @@
 namespace denseformer {
 namespace {
 
-// Runs of one depth and pattern (seeds) also get the mean of their results.
-void AddMeans(const Study& kind, std::vector<NamedStudy>& studies) {
-  std::map<std::pair<int, std::string>, std::vector<NamedStudy>> groups;
-  for (const NamedStudy& study : studies) {
-    groups[{study.json.at("depth").get<int>(), study.json.value("pattern", "")}].push_back(study);
-  }
-  for (const auto& [model, group] : groups) {
-    if (group.size() < 2) continue;
-    studies.push_back({fmt::format("{} blocks, {}", model.first, model.second), kind.mean(group)});
-  }
-}
-
+// The results of one study by run. Runs of one model (seeds) also get the mean of theirs.
 std::vector<NamedStudy> StudiesOf(const std::vector<RunData>& runs, const Study& kind) {
   std::vector<NamedStudy> studies;
+  std::map<std::pair<std::string, std::string>, std::vector<NamedStudy>> models;
   for (size_t r = 0; r < runs.size(); ++r) {
     const auto found = runs[r].studies.find(kind.name);
-    if (found != runs[r].studies.end())
-      studies.push_back({runs[r].name, found->second, static_cast<int>(r)});
+    if (found == runs[r].studies.end()) continue;
+    studies.push_back({runs[r].name, found->second, static_cast<int>(r)});
+    models[{Describe(runs[r].config), runs[r].config.dwa}].push_back(studies.back());
   }
-  if (kind.mean != nullptr) AddMeans(kind, studies);
+  if (kind.mean == nullptr) return studies;
+  for (const auto& [model, group] : models) {
+    if (group.size() > 1) studies.push_back({model.first, kind.mean(group)});
+  }
   return studies;
 }
 

@@ -160,6 +160,9 @@ std::string Describe(const ModelConfig& config) {
   } else {
     text += config.gains ? "skips with gains" : "Transformer";
   }
+  if (config.mixer != "static" || config.streams != "r") text += "+" + config.mixer;
+  if (config.streams != "r") text += "+" + config.streams;
+  if (config.mixer_norm != "none") text += "+" + config.mixer_norm;
   return config.dwa != "none" && config.gains ? text + " with gains" : text;
 }
 

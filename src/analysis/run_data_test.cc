@@ -115,6 +115,12 @@ TEST(Describe, SaysWhatTheModelIs) {
   config.dwa = "mask:01";
   config.gains = false;
   EXPECT_EQ(Describe(config), "4 blocks, custom pattern");
+  config.dwa = "1x1";
+  config.mixer = "dynamic";
+  EXPECT_EQ(Describe(config), "4 blocks, 1x1+dynamic");
+  config.streams = "rv";
+  config.mixer_norm = "prepost";
+  EXPECT_EQ(Describe(config), "4 blocks, 1x1+dynamic+rv+prepost");
 }
 
 }  // namespace
