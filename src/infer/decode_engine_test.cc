@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -72,12 +73,22 @@ Outcome Alone(const LanguageModel& model, const SequenceRequest& request) {
   return outcomes[id];
 }
 
-class EngineTest : public ::testing::TestWithParam<WeightFormat> {};
+struct EngineCase {
+  const char* name;
+  WeightFormat format;
+  const char* mixer = "static";
+  const char* streams = "r";
+};
+
+void PrintTo(const EngineCase& engine_case, std::ostream* out) { *out << engine_case.name; }
+
+class EngineTest : public ::testing::TestWithParam<EngineCase> {};
 
 // Random arrivals, prompts whole or in chunks, with and without common prefixes: every bit is that
 // of the sequence alone.
 TEST_P(EngineTest, BitsDoNotDependOnWhatIsBatchedBeside) {
-  const LanguageModel model = ByteModel("2x1", 48, GetParam());
+  const EngineCase& c = GetParam();
+  const LanguageModel model = ByteModel("2x1", 48, c.format, c.mixer, c.streams);
   Random random(17);
   DecodeEngine engine =
       DecodeEngine::Create(model, {.max_rows = 24, .max_sequences = 12, .kept_prefixes = 5});
@@ -114,10 +125,15 @@ TEST_P(EngineTest, BitsDoNotDependOnWhatIsBatchedBeside) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EngineTest,
-                         ::testing::Values(WeightFormat::kF32, WeightFormat::kBF16,
-                                           WeightFormat::kInt8),
-                         [](const auto& info) { return WeightFormatName(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    All, EngineTest,
+    ::testing::Values(EngineCase{"fp32", WeightFormat::kF32},
+                      EngineCase{"bf16", WeightFormat::kBF16},
+                      EngineCase{"int8", WeightFormat::kInt8},
+                      EngineCase{"dynamic", WeightFormat::kInt8, "dynamic", "rqkv"},
+                      EngineCase{"attention", WeightFormat::kBF16, "attention"},
+                      EngineCase{"attnres", WeightFormat::kBF16, "attnres"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Engine, PromptLogprobsAreThoseOfTheFullPass) {
   const LanguageModel model = ByteModel("2x1");
