@@ -95,7 +95,8 @@ BenchTable BenchDecode(const BenchOptions& options) {
   }
   for (const int64_t context : contexts) {
     for (const BenchShape& shape : bench.shapes) {
-      const int64_t kept = shape.batch * KvPagesFor(context) * page;
+      // All models of a shape take turns, each with a cache of its own.
+      const int64_t kept = std::ssize(models) * shape.batch * KvPagesFor(context) * page;
       const std::string name = fmt::format("{} x {}", shape.batch, context);
       if (kept > AvailableMemory() * 9 / 10) {
         LogWarning("{} tokens: left out, keys and values take {}", name,
