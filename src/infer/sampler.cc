@@ -59,30 +59,31 @@ int32_t Sampler::Choose(std::span<const float> logits, std::span<const int32_t> 
   }
   const auto last = candidates_.begin() + count;
   const float largest = std::min_element(candidates_.begin(), last, MoreLikely<Candidate>)->logit;
-  // Weights relative to the most probable token.
-  auto weight = [&](const Candidate& c) {
-    return std::exp((static_cast<double>(c.logit) - largest) / options_.temperature);
-  };
+  // Weights relative to the most probable token, computed once: over a whole vocabulary their
+  // exponentials are what sampling costs.
+  weights_.resize(count);
   double total = 0;
-  for (auto c = candidates_.begin(); c != last; ++c) total += weight(*c);
+  for (size_t i = 0; i < count; ++i) {
+    weights_[i] =
+        std::exp((static_cast<double>(candidates_[i].logit) - largest) / options_.temperature);
+    total += weights_[i];
+  }
   if (options_.top_p < 1) {
     double sum = 0;
     size_t kept = 0;
-    while (kept < count && sum < options_.top_p * total) sum += weight(candidates_[kept++]);
+    while (kept < count && sum < options_.top_p * total) sum += weights_[kept++];
     count = std::max<size_t>(kept, 1);
   }
   double kept_total = 0;
   int32_t likeliest = 0;
   for (size_t i = 0; i < count; ++i) {
-    const double w = weight(candidates_[i]);
-    if (w >= options_.min_p) kept_total += w;
-    if (w == 1) likeliest = candidates_[i].id;
+    if (weights_[i] >= options_.min_p) kept_total += weights_[i];
+    if (weights_[i] == 1) likeliest = candidates_[i].id;
   }
   double left = Random(options_.seed, stream_, position).UniformDouble() * kept_total;
   for (size_t i = 0; i < count; ++i) {
-    const double w = weight(candidates_[i]);
-    if (w < options_.min_p) continue;
-    left -= w;
+    if (weights_[i] < options_.min_p) continue;
+    left -= weights_[i];
     if (left < 0) return candidates_[i].id;
   }
   return likeliest;  // rounding used the whole sum up

@@ -29,6 +29,7 @@ class Sampler {
   SamplingOptions options_;
   uint64_t stream_;
   std::vector<Candidate> candidates_;
+  std::vector<double> weights_;  // of the candidates
 };
 
 // Log-probability of `chosen` and of the `count` likeliest among the first `choices` tokens. The
