@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/pipeline_table.h"
 #include "denseformer/depth_pattern.h"
+#include "denseformer/engine.h"
 #include "io/run_directory.h"
 #include "model/config_fields.h"
 #include "model/cut_plan.h"
@@ -64,9 +65,10 @@ struct Described {
   DepthPattern pattern;
   ParameterTable table;
   DType compute;
+  std::string precision;  // of inference: int8 trains in another one
   int64_t batch_size, length;
   FlopsPerToken flops;
-  MemoryUse training, inference;
+  MemoryUse training, inference, generation;
   int ranks;  // that share a training step
   StepTraffic traffic;
   bool recompute;
@@ -90,11 +92,13 @@ Described Describe(const ModelInfoOptions& options) {
           pattern,
           table,
           compute,
+          precision == Precision::kInt8 ? "int8" : DTypeName(compute),
           options.batch_size,
           length,
           ForwardFlops(config, length),
           TrainingMemory(config, compute, share, length, options.recompute, options.ranks),
           InferenceMemory(config, FormatOf(precision), options.batch_size, length),
+          GenerationMemory(config, FormatOf(precision), EngineOptions().max_rows),
           options.ranks,
           BusiestTraffic(table, compute, options.ranks),
           options.recompute,
@@ -128,9 +132,14 @@ Json ToJson(const Described& d) {
           {"precision", DTypeName(d.compute)},
           {"batch_size", d.batch_size},
           {"length", d.length},
-          {"memory_bytes", {{"training", d.training.total()}, {"inference", d.inference.total()}}},
+          {"memory_bytes",
+           {{"training", d.training.total()},
+            {"inference", d.inference.total()},
+            {"generation", d.generation.total()}}},
           {"memory_by_part",
-           {{"training", MemoryToJson(d.training)}, {"inference", MemoryToJson(d.inference)}}},
+           {{"training", MemoryToJson(d.training)},
+            {"inference", MemoryToJson(d.inference)},
+            {"generation", MemoryToJson(d.generation)}}},
           {"recompute", RecomputeToJson(d.recompute, d.recompute_effect)},
           {"ranks", d.ranks},
           {"sent_per_step_bytes",
@@ -168,19 +177,28 @@ void PrintTable(const Described& d) {
   row("head", WithCommas(d.flops.head));
   row("depth-weighted average", WithCommas(d.flops.dwa));
   row("total", WithCommas(d.flops.total()));
-  Print("memory, {}, batches of {} x {}   training       inference\n", DTypeName(d.compute),
-        d.batch_size, d.length);
-  const auto memory_row = [](const char* name, int64_t training, int64_t inference) {
-    Print("  {:<24}{:>18}{:>16}\n", name, HumanBytes(static_cast<double>(training)),
-          HumanBytes(static_cast<double>(inference)));
+  Print("{:<34}{:>10}{:>16}{:>16}\n",
+        fmt::format("memory, {}, batches of {} x {}", d.precision, d.batch_size, d.length),
+        "training", "inference", "generation");
+  const auto memory_row = [&](const char* name, int64_t MemoryUse::*part) {
+    Print("  {:<24}{:>18}{:>16}{:>16}\n", name, HumanBytes(static_cast<double>(d.training.*part)),
+          HumanBytes(static_cast<double>(d.inference.*part)),
+          HumanBytes(static_cast<double>(d.generation.*part)));
   };
-  memory_row("program", d.training.program, d.inference.program);
-  memory_row("weights", d.training.weights, d.inference.weights);
-  memory_row("packed copies (GEMM)", d.training.copies, d.inference.copies);
-  memory_row("gradients", d.training.gradients, d.inference.gradients);
-  memory_row("moments of AdamW", d.training.moments, d.inference.moments);
-  memory_row("activations", d.training.activations, d.inference.activations);
-  memory_row("total", d.training.total(), d.inference.total());
+  memory_row("program", &MemoryUse::program);
+  memory_row("weights", &MemoryUse::weights);
+  memory_row("packed copies (GEMM)", &MemoryUse::copies);
+  memory_row("gradients", &MemoryUse::gradients);
+  memory_row("moments of AdamW", &MemoryUse::moments);
+  memory_row("activations", &MemoryUse::activations);
+  memory_row("keys and values", &MemoryUse::cache);
+  memory_row("more while loading", &MemoryUse::loading);
+  Print("  {:<24}{:>18}{:>16}{:>16}\n", "total",
+        HumanBytes(static_cast<double>(d.training.total())),
+        HumanBytes(static_cast<double>(d.inference.total())),
+        HumanBytes(static_cast<double>(d.generation.total())));
+  if (d.precision != DTypeName(d.compute)) Print("  training: in {}\n", DTypeName(d.compute));
+  Print("  generation: one sequence of {} tokens\n", d.config.seq_len);
   if (d.ranks > 1) {
     Print(
         "  training: of one of {} ranks, which sends {} of gradients and {} of weights per step\n",

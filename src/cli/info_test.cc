@@ -165,6 +165,33 @@ TEST(InfoTest, MemoryOfTrainingIsWithinTenPercent) {
   }
 }
 
+TEST(InfoTest, MemoryOfGenerationIsWithinTenPercent) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "a sanitizer's memory cannot be told from the model's";
+#endif
+  const TemporaryDirectory scratch;
+  WriteFileAtomic(scratch / "text.txt", std::string(4000, 'a'));
+  const std::string data = scratch / "data", run = scratch / "run";
+  const ProgramResult prepared =
+      RunProgram({"data", "prepare", "--tokenizer", "bytes", "--out", data, scratch / "text.txt",
+                  "--val", scratch / "text.txt"});
+  ASSERT_EQ(prepared.status, 0) << prepared.err;
+  const ProgramResult trained =
+      RunProgram({"train",          run, "--data",       data,       "--steps",      "1",
+                  "--eval-batches", "1", "--preset",     "paper-48", "--n-layer",    "12",
+                  "--n-head",       "8", "--n-embd",     "512",      "--vocab-size", "4096",
+                  "--batch-size",   "1", "--accumulate", "1"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  for (const char* precision : {"fp32", "bf16", "int8"}) {
+    const ProgramResult result = RunProgram(
+        {"generate", run, "--prompt", "aa", "--max-tokens", "254", "--precision", precision});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const double predicted =
+        InfoJson({run, "--precision", precision})["memory_bytes"]["generation"].get<double>();
+    EXPECT_NEAR(static_cast<double>(result.peak_bytes), predicted, 0.1 * predicted) << precision;
+  }
+}
+
 TEST(InfoTest, RanksShareMomentsAndInBf16Masters) {
   const auto part = [](const char* precision, const char* ranks, const char* name) {
     const Json json =

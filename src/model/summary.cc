@@ -5,12 +5,15 @@
 #include "denseformer/depth_pattern.h"
 #include "kernels/gemm/gemm.h"
 #include "model/activations.h"
+#include "model/kv_cache.h"
 #include "model/parameters.h"
 
 namespace denseformer {
 namespace {
 
 constexpr int64_t kProgramBytes = int64_t{40} << 20;
+// Without the products that oneDNN compiles.
+constexpr int64_t kGenerationProgramBytes = int64_t{15} << 20;
 
 // Packed copies of the matrices (model.h), and the scratch memory in which the largest of them is
 // transposed.
@@ -106,6 +109,22 @@ MemoryUse InferenceMemory(const ModelConfig& config, WeightFormat format, int64_
   memory.copies = static_cast<int64_t>(Model::FrozenMatrixBytes(table, format));
   memory.activations = static_cast<int64_t>(
       Activations::Bytes(config, ComputeOf(format), sequences, length, ModelUse::kInference));
+  return memory;
+}
+
+MemoryUse GenerationMemory(const ModelConfig& config, WeightFormat format, int64_t rows) {
+  MemoryUse memory = InferenceMemory(config, format, rows, 1);
+  memory.program = kGenerationProgramBytes;
+  memory.cache = KvPagesFor(config.seq_len) *
+                 static_cast<int64_t>(KvPool::PageBytes(config, ComputeOf(format)));
+  // Each matrix is packed from the fp32 values of the file, mapped meanwhile; buffers of a step and
+  // the cache come later.
+  int64_t largest = 0;
+  const ParameterTable table(config, DepthPattern::Parse(config.dwa, config.n_layer));
+  for (const Parameter& parameter : table.all()) {
+    largest = std::max(largest, parameter.count() * static_cast<int64_t>(sizeof(float)));
+  }
+  memory.loading = std::max<int64_t>(0, largest - memory.activations - memory.cache);
   return memory;
 }
 

@@ -39,7 +39,11 @@ struct MemoryUse {
   int64_t gradients = 0;    // training only
   int64_t moments = 0;      // of AdamW, training only
   int64_t activations = 0;  //
-  int64_t total() const { return program + weights + copies + gradients + moments + activations; }
+  int64_t cache = 0;        // keys and values, generation only
+  int64_t loading = 0;      // what loading takes beyond all that, generation only
+  int64_t total() const {
+    return program + weights + copies + gradients + moments + activations + cache + loading;
+  }
 };
 // `ranks` processes share the moments, and in bf16 the fp32 masters of the blocks' matrices.
 MemoryUse TrainingMemory(const ModelConfig& config, DType compute, int64_t sequences,
@@ -55,6 +59,9 @@ MemoryUse StageMemory(const ModelConfig& config, DType compute, int64_t sequence
 // Of a frozen model (model.h).
 MemoryUse InferenceMemory(const ModelConfig& config, WeightFormat format, int64_t sequences,
                           int64_t length);
+
+// Of a frozen model that generates one sequence as long as its context, in steps of `rows` tokens.
+MemoryUse GenerationMemory(const ModelConfig& config, WeightFormat format, int64_t rows);
 
 // What recomputation costs and saves in a training step of one pass.
 struct RecomputeEffect {

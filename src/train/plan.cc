@@ -111,10 +111,11 @@ TrainPlan MakePlan(const TrainOptions& options) {
 }
 
 nlohmann::ordered_json MemoryToJson(const MemoryUse& memory) {
-  return {{"total", memory.total()},          {"program", memory.program},
-          {"weights", memory.weights},        {"weight_copies", memory.copies},
-          {"gradients", memory.gradients},    {"moments", memory.moments},
-          {"activations", memory.activations}};
+  return {{"total", memory.total()},           {"program", memory.program},
+          {"weights", memory.weights},         {"weight_copies", memory.copies},
+          {"gradients", memory.gradients},     {"moments", memory.moments},
+          {"activations", memory.activations}, {"cache", memory.cache},
+          {"loading", memory.loading}};
 }
 
 nlohmann::ordered_json RecomputeToJson(bool on, const RecomputeEffect& effect) {
