@@ -7,6 +7,7 @@
 #include <map>
 
 #include "analysis/report.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "chart/svg.h"
 
@@ -53,12 +54,22 @@ const std::vector<Column>& Columns() {
 
 double Number(const RunData& run, const Column& column) {
   const Json* at = &run.summary;
+  const char* name = "it";
+  const auto wrong = [&](const char* expected) {
+    Throw(ErrorCode::kCorrupt, "{}/summary.json: {} is {}, expected {}; the file is damaged",
+          run.path, name, at->dump(), expected);
+  };
   for (const char* key : column.path) {
-    const auto found = at->is_object() ? at->find(key) : at->end();
-    if (!at->is_object() || found == at->end()) return kNone;
+    if (at->is_null()) return kNone;
+    if (!at->is_object()) wrong("an object");
+    const auto found = at->find(key);
+    if (found == at->end()) return kNone;
     at = &*found;
+    name = key;
   }
-  const double value = at->is_number() ? at->get<double>() : kNone;
+  if (at->is_null()) return kNone;  // a value that was not finite
+  if (!at->is_number()) wrong("a number");
+  const double value = at->get<double>();
   return std::isfinite(value) ? value : kNone;
 }
 

@@ -86,6 +86,12 @@ TEST_F(ReportTest, TableShowsWhatIsThere) {
   EXPECT_EQ(ReportSentences(runs),
             std::vector<std::string>{"b has the lowest validation perplexity, 9.49: 22.12 % below "
                                      "the 12.18 of a."});
+  runs[1].summary["validation"]["loss"] = "x";
+  EXPECT_TRUE(Contains(ErrorOf([&] { ReportTableHtml(runs); }),
+                       "b/summary.json: loss is \"x\", expected a number; the file is damaged"));
+  runs[1].summary["validation"] = 3;
+  EXPECT_TRUE(Contains(ErrorOf([&] { ReportTableHtml(runs); }),
+                       "b/summary.json: validation is 3, expected an object; the file is damaged"));
   runs[1].summary = nlohmann::ordered_json();  // not finished
   html = ReportTableHtml(runs);
   EXPECT_TRUE(Contains(html, "<td>–</td>"));
