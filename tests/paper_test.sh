@@ -8,7 +8,7 @@ set -euo pipefail
 root=$1 program=$2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-DENSEFORMER_PROGRAM=$program WORK=$scratch/work OUT=$scratch/docs "$root/experiments/paper/run" --scale micro --quiet >"$scratch/out"
+DENSEFORMER_PROGRAM=$program WORK=$scratch/runs OUT=$scratch/docs "$root/experiments/paper/run" --scale micro --quiet >"$scratch/out"
 failures=0
 ls "$root/docs/paper" >"$scratch/drawings"
 ls "$scratch/docs/paper" >"$scratch/docs/drawings"
@@ -21,8 +21,8 @@ for file in paper.md results.md drawings; do
     failures=$((failures + 1))
   }
 done
-grep -q '<svg' "$scratch/work/paper.html" || { echo "paper.html has no drawing"; failures=$((failures + 1)); }
-grep -q '<h2.*<code>denseformer search</code>' "$scratch/work/paper.html" ||
+grep -q '<svg' "$scratch/runs/paper.html" || { echo "paper.html has no drawing"; failures=$((failures + 1)); }
+grep -q '<h2.*<code>denseformer search</code>' "$scratch/runs/paper.html" ||
   { echo "paper.html shows the backquotes of a title"; failures=$((failures + 1)); }
 [ "$failures" = 0 ] || { echo "$failures differences; run experiments/paper/run --scale micro"; exit 1; }
 echo "the documents are those of the ledgers"
