@@ -12,6 +12,17 @@
 
 namespace denseformer {
 
+// Whether a sanitizer's memory is part of what the process takes. GCC has macros, clang features.
+#if !defined(__has_feature)
+#define __has_feature(feature) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer) || \
+    __has_feature(thread_sanitizer)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // A directory of its own, removed with its content at the end.
 class TemporaryDirectory {
  public:

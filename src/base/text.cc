@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace denseformer {
 namespace {
@@ -18,7 +19,7 @@ T ParseNumber(std::string_view what, std::string_view text, T low, T high, const
   const char* end = text.data() + text.size();
   const auto [stop, status] = std::from_chars(text.data(), end, value);
   if (text.empty() || status == std::errc::invalid_argument || stop != end) {
-    Throw(ErrorCode::kUsage, "{}: got '{}', expected {}", what, text, kind);
+    Throw(ErrorCode::kUsage, "{}: got '{}', expected {}", what, Printable(text), kind);
   }
   const bool finite = std::is_integral_v<T> || std::isfinite(static_cast<double>(value));
   if (status == std::errc::result_out_of_range || !finite || value < low || value > high) {

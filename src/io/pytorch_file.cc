@@ -1,6 +1,7 @@
 #include "io/pytorch_file.h"
 
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -149,10 +150,6 @@ PytorchFile::PytorchFile(const std::string& path)
     } else {
       tensors_[at->second] = std::move(tensor);
     }
-  }
-  for (const char* key : {"itr", "iter_num", "step"}) {
-    const PickleValue* found = pickle.Find(pickle.root(), key);
-    if (found != nullptr && found->kind == PickleKind::kInt) iteration_ = found->number;
   }
 }
 

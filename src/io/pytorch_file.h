@@ -9,7 +9,6 @@
 #define DENSEFORMER_IO_PYTORCH_FILE_H_
 
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,8 +26,6 @@ class PytorchFile {
   explicit PytorchFile(const std::string& path);
 
   std::span<const StoredTensor> tensors() const { return tensors_; }
-  // "itr" of the authors' files, or "iter_num", "step"; nothing where there is none.
-  std::optional<int64_t> iteration() const { return iteration_; }
 
  private:
   StoredTensor TensorOf(const Pickle& pickle, const std::string& name, const PickleValue& value);
@@ -37,7 +34,6 @@ class PytorchFile {
   std::string prefix_;                                // "NAME/"
   std::map<std::string, std::string_view> storages_;  // by key, checked
   std::vector<StoredTensor> tensors_;
-  std::optional<int64_t> iteration_;
 };
 
 }  // namespace denseformer

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/mutation_testing.h"
 #include "base/random.h"
 #include "base/testing.h"
 #include "io/python_for_tests.h"
@@ -233,20 +234,7 @@ TEST(PytorchFileTest, TruncationsAndMutationsNeverCrash) {
   for (int round = 0; round < 20'000; ++round) {
     // Half of them with a right CRC, so that the machine gets to see them.
     const bool inside = round % 2 == 0;
-    std::string damaged = inside ? pickle : bytes;
-    for (uint64_t edits = 1 + random.Below(3); edits > 0 && !damaged.empty(); --edits) {
-      const size_t at = random.Below(damaged.size());
-      switch (random.Below(3)) {
-        case 0:
-          damaged[at] = static_cast<char>(random.Next32());
-          break;
-        case 1:
-          damaged.erase(at, 1 + random.Below(4));
-          break;
-        default:
-          damaged.insert(at, damaged.substr(random.Below(damaged.size()), random.Below(8)));
-      }
-    }
+    const std::string damaged = Mutated(inside ? pickle : bytes, "().}tRqXKMJQ", random);
     const TemporaryDirectory scratch;
     WriteBytes(
         scratch / "x.pt",
@@ -296,8 +284,6 @@ TEST_F(RealPytorchTest, ValuesOfEveryTypeAndView) {
       EXPECT_EQ(values, entry["values"].get<std::vector<float>>()) << tensor.name;
     }
   }
-  EXPECT_EQ(PytorchFile(*directory_ / "nested.pt").iteration(), 41);
-  EXPECT_EQ(PytorchFile(*directory_ / "values.pt").iteration(), std::nullopt);
 }
 
 TEST_F(RealPytorchTest, RefusesWhatHoldsNoWeights) {

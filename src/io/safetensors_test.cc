@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/mutation_testing.h"
 #include "base/random.h"
 #include "base/testing.h"
 #include "tensor/dtype.h"
@@ -251,25 +252,7 @@ TEST_F(DamageTest, EachBitFlipIsDetected) {
 TEST_F(DamageTest, RandomMutationsNeverCrash) {
   Random random(3);
   for (int round = 0; round < 20'000; ++round) {
-    std::string damaged = bytes_;
-    const int edits = 1 + static_cast<int>(random.Below(4));
-    for (int e = 0; e < edits; ++e) {
-      const size_t at = random.Below(damaged.size());
-      switch (random.Below(4)) {
-        case 0:
-          damaged[at] = static_cast<char>(random.Next32());
-          break;
-        case 1:
-          damaged.erase(at, 1 + random.Below(8));
-          break;
-        case 2:
-          damaged.insert(at, 1, "{}[]\",:0179-.eE "[random.Below(16)]);
-          break;
-        default:
-          damaged.insert(at, damaged.substr(random.Below(damaged.size()), random.Below(16)));
-      }
-      if (damaged.empty()) damaged = "x";
-    }
+    const std::string damaged = Mutated(bytes_, "{}[]\",:0179-.eE ", random);
     if (damaged == bytes_) continue;
     ASSERT_NE(Check(damaged), "no error") << round;
   }

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "denseformer/depth_pattern.h"
 #include "model/config_fields.h"
@@ -68,7 +69,7 @@ ModelConfig ModelConfig::Preset(std::string_view name) {
     config.seq_len = row.seq_len;
     return config;
   }
-  Throw(ErrorCode::kUsage, "preset: got '{}', expected one of {}{}", name,
+  Throw(ErrorCode::kUsage, "preset: got '{}', expected one of {}{}", Printable(name),
         Join(PresetNames(), ", "), DidYouMean(name, PresetNames()));
 }
 

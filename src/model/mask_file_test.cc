@@ -5,7 +5,10 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/mutation_testing.h"
+#include "base/printable.h"
 #include "base/testing.h"
+#include "denseformer/depth_pattern.h"
 
 namespace denseformer {
 namespace {
@@ -39,6 +42,24 @@ TEST(MaskFileTest, SpecsComeBeforeFiles) {
             "module");
   EXPECT_EQ(ResolveDepthPattern("./1x1", 2), "mask:11/000");
   std::filesystem::current_path(before);
+}
+
+TEST(MaskFileTest, RandomChangesAreFoundOrMeanAMask) {
+  const std::string mask = "# four blocks\n1 1\n0 0 0\n1 0 0 1\n1,1,1,1,1\n";
+  ASSERT_EQ(DepthPattern::FromMask(mask, 4, "m").ToString(), "mask:11/000/1001/11111");
+  Random random(5);
+  for (int round = 0; round < 20'000; ++round) {
+    const std::string changed = Mutated(mask, "01# ,\n\t", random);
+    try {
+      const std::string spec = DepthPattern::FromMask(changed, 4, "m").ToString();
+      ASSERT_EQ(DepthPattern::Parse(spec, 4).ToString(), spec) << changed;
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      ASSERT_EQ(error.code(), ErrorCode::kInvalid) << message;
+      ASSERT_TRUE(message.starts_with("m:")) << message;
+      ASSERT_EQ(Printable(message), message);
+    }
+  }
 }
 
 TEST(MaskFileTest, NeitherSpecNorFile) {

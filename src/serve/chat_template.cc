@@ -1,11 +1,11 @@
 #include "serve/chat_template.h"
 
-#include <toml++/toml.h>
-
 #include <sstream>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
+#include "base/toml.h"
 #include "serve/request_error.h"
 
 namespace denseformer {
@@ -73,13 +73,7 @@ class Encoder {
 
 ChatTemplate ChatTemplate::Parse(std::string_view toml, const std::string& file_name) {
   ChatTemplate result;
-  toml::table table;
-  try {
-    table = toml::parse(toml);
-  } catch (const toml::parse_error& error) {
-    Throw(ErrorCode::kInvalid, "{}: line {}: {}", file_name, error.source().begin.line,
-          std::string(error.description()));
-  }
+  const toml::table table = ParseTomlTable(toml, file_name);
   for (const auto& [key, value] : table) {
     const std::string name(key.str());
     if (name == "stop") {
@@ -94,14 +88,14 @@ ChatTemplate ChatTemplate::Parse(std::string_view toml, const std::string& file_
       continue;
     }
     const auto text = value.value<std::string>();
-    if (!text) Throw(ErrorCode::kInvalid, "{}: {}: expected a string", file_name, name);
+    if (!text) Throw(ErrorCode::kInvalid, "{}: {}: expected a string", file_name, Printable(name));
     if (name == "begin") {
       result.begin_ = *text;
     } else if (name == "generation") {
       result.generation_ = *text;
     } else if (text->find(kContent) == std::string::npos) {
-      Throw(ErrorCode::kInvalid, "{}: {}: expected a text with {} in it", file_name, name,
-            kContent);
+      Throw(ErrorCode::kInvalid, "{}: {}: expected a text with {} in it", file_name,
+            Printable(name), kContent);
     } else {
       result.roles_[name] = *text;
     }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "sweep/studies.h"
 
@@ -83,7 +84,7 @@ void CheckMetric(const std::string& metric, const std::string& where) {
   Throw(ErrorCode::kInvalid,
         "{}: got metric '{}', expected loss, perplexity, pruning:PERCENT, cosine:SHARE, "
         "evolution:SHARE or spectra:NAME",
-        where, metric);
+        where, Printable(metric));
 }
 
 double MetricOf(const std::string& metric, const LedgerJson& row) {

@@ -2,7 +2,7 @@
 //
 // A run is a directory of its own below RUNS, named after the run and its key; a directory that
 // holds a run with the same options and data under any other name is adopted. A run that was
-// stopped goes on from its checkpoint; one that is finished is only read. So whatever is killed, at
+// stopped resumes from its checkpoint; one that is finished is only read. So whatever is killed, at
 // whatever moment, and started again: nothing is lost and nothing is trained twice. Processes of a
 // runner that dies are asked to stop, and save; a run that another process still holds is waited
 // for.

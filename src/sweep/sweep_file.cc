@@ -7,6 +7,7 @@
 #include "analysis/study.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "sweep/charts.h"
 #include "sweep/metrics.h"
@@ -18,10 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostBytes = size_t{1} << 24;
+constexpr size_t kMostCombinations = 10'000;  // of a grid
 
 // What the rows of a file share, and the place to look up variables.
 struct Context {
   std::string path, scale;
+  std::vector<std::string> scales;  // those that there are
   const toml::table* variables = nullptr;
   SweepRow defaults;
 };
@@ -61,7 +64,7 @@ void ReadRowKeys(TomlReader& reader, const Context& context, SweepRow& row) {
     for (const std::string& study : *studies) {
       if (std::find(known.begin(), known.end(), study) != known.end()) continue;
       Throw(ErrorCode::kInvalid, "{}: unknown study '{}'{}; there are {}", reader.Where("studies"),
-            study, DidYouMean(study, known), Join(known, ", "));
+            Printable(study), DidYouMean(study, known), Join(known, ", "));
     }
   }
   if (const toml::table* options = reader.Table("options")) AddOptions(*options, context, row);
@@ -70,7 +73,17 @@ void ReadRowKeys(TomlReader& reader, const Context& context, SweepRow& row) {
 // Whether the row belongs to the scale in use.
 bool Applies(TomlReader& reader, const Context& context) {
   const auto only = reader.Texts("only");
-  return !only || std::find(only->begin(), only->end(), context.scale) != only->end();
+  if (!only) return true;
+  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const std::string& scale : *only) {
+    if (has(context.scales, scale)) continue;
+    Throw(ErrorCode::kInvalid, "{}: unknown scale '{}'{}; there are: {}", reader.Where("only"),
+          Printable(scale), DidYouMean(scale, context.scales),
+          context.scales.empty() ? "none" : Printable(Join(context.scales, ", ")));
+  }
+  return has(*only, context.scale);
 }
 
 void CheckRow(const SweepRow& row, const std::string& where) {
@@ -84,6 +97,10 @@ void CheckRow(const SweepRow& row, const std::string& where) {
 }
 
 void AddRow(const SweepRow& row, const std::string& where, SweepFile& file) {
+  if (Printable(row.name) != row.name) {
+    Throw(ErrorCode::kInvalid, "{}: the name '{}' has control characters", where,
+          Printable(row.name));
+  }
   for (const SweepRow& other : file.rows) {
     if (other.name == row.name) {
       Throw(ErrorCode::kInvalid, "{}: two rows are named '{}'", where, row.name);
@@ -112,9 +129,26 @@ struct GridAxis {
   std::vector<std::string> values;
 };
 
+// `text` with every `mark` replaced by `value`.
+std::string Filled(std::string text, const std::string& mark, const std::string& value) {
+  for (size_t at = text.find(mark); at != std::string::npos;
+       at = text.find(mark, at + value.size())) {
+    text.replace(at, mark.size(), value);
+  }
+  return text;
+}
+
 // All combinations, the last axis fastest.
 void AddCombinations(const std::vector<GridAxis>& axes, const SweepRow& base,
                      const std::string& where, SweepFile& file) {
+  size_t combinations = 1;
+  for (const GridAxis& axis : axes) {
+    combinations *= std::min(axis.values.size(), kMostCombinations + 1);
+    if (combinations > kMostCombinations) {
+      Throw(ErrorCode::kInvalid, "{}: the grid has more than {} combinations; split it", where,
+            kMostCombinations);
+    }
+  }
   std::vector<size_t> at(axes.size(), 0);
   while (true) {
     SweepRow row = base;
@@ -122,9 +156,7 @@ void AddCombinations(const std::vector<GridAxis>& axes, const SweepRow& base,
       const std::string& value = axes[a].values[at[a]];
       std::erase_if(row.options, [&](const auto& option) { return option.first == axes[a].full; });
       row.options.emplace_back(axes[a].full, value);
-      const std::string mark = "{" + axes[a].key + "}";
-      for (size_t p = row.name.find(mark); p != std::string::npos; p = row.name.find(mark))
-        row.name.replace(p, mark.size(), value);
+      row.name = Filled(std::move(row.name), "{" + axes[a].key + "}", value);
     }
     AddRow(row, where, file);
     size_t a = axes.size();
@@ -178,7 +210,7 @@ Claim ReadClaim(const toml::table& table, const Context& context, const SweepFil
     ++relations;
     const toml::array* pair = node->as_array();
     if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() ||
-        !((*pair)[1].is_string() || (*pair)[1].is_number())) {
+        !((*pair)[1].is_string() || IsFiniteNumber((*pair)[1]))) {
       Throw(ErrorCode::kInvalid, "{}: {}: expected [\"ROW\", \"ROW\" or NUMBER]",
             reader.Where(word.key), word.key);
     }
@@ -241,13 +273,13 @@ const SweepRow& SweepFile::Row(std::string_view where, const std::string& name) 
     if (row.name == name) return row;
     names.push_back(row.name);
   }
-  Throw(ErrorCode::kInvalid, "{}: no row '{}'{}; there are: {}", where, name,
+  Throw(ErrorCode::kInvalid, "{}: no row '{}'{}; there are: {}", where, Printable(name),
         DidYouMean(name, names), Join(names, ", "));
 }
 
 SweepFile ParseSweepFile(std::string_view text, const std::string& path, const std::string& scale) {
   const toml::table table = ParseTomlTable(text, path);
-  Context context{path, scale, nullptr, {}};
+  Context context{path, scale, {}, nullptr, {}};
   SweepFile file;
   file.path = path;
   file.id = fs::path(path).stem().string();
@@ -255,14 +287,16 @@ SweepFile ParseSweepFile(std::string_view text, const std::string& path, const s
   toml::table scales;
   const auto scales_name = top.Text("scales");
   if (scales_name) {
+    if (Printable(*scales_name) != *scales_name) {
+      Throw(ErrorCode::kInvalid, "{}: control characters are not allowed", top.Where("scales"));
+    }
     const std::string scales_path = (fs::path(path).parent_path() / *scales_name).string();
     scales = ParseTomlTable(ReadFile(scales_path, kMostBytes), scales_path);
+    for (const auto& [key, node] : scales) context.scales.emplace_back(key.str());
     const toml::node* found = scales.get(scale);
     if (found == nullptr || !found->is_table()) {
-      std::vector<std::string> names;
-      for (const auto& [key, node] : scales) names.emplace_back(key.str());
       Throw(ErrorCode::kUsage, "{}: got scale '{}', expected one of {}; give --scale NAME", path,
-            scale, Join(names, ", "));
+            scale, Printable(Join(context.scales, ", ")));
     }
     context.variables = found->as_table();
     TomlReader scale_reader(*context.variables, nullptr, scales_path);
@@ -272,7 +306,7 @@ SweepFile ParseSweepFile(std::string_view text, const std::string& path, const s
       if (!options->is_table()) {
         Throw(ErrorCode::kInvalid, "{}: {}.options: expected a table", scales_path, scale);
       }
-      AddOptions(*options->as_table(), {scales_path, scale, context.variables, {}},
+      AddOptions(*options->as_table(), {scales_path, scale, {}, context.variables, {}},
                  context.defaults);
     }
   } else if (!scale.empty()) {

@@ -6,8 +6,7 @@
 //   [options]                  options of all rows, as in a file of `denseformer train --config`
 //   [[row]]                    name, options, paper, note, seeds, data, studies, only
 //   [[grid]]                   name = "{dwa}, rate {lr}", axes = { dwa = [...], lr = [...] }, and
-//   all
-//                              that a row has: one row for each combination
+//                              all that a row has: one row for each combination
 //   [[claim]]                  text, metric, and one of less = [A, B], greater = [A, B],
 //                              equal = [A, B] with margin; B is the name of a row or a number
 //   [[chart]]                  kind, title, rows, x, series (charts.h)
@@ -66,8 +65,7 @@ struct SweepChart {
 struct SweepFile {
   std::string path, id;  // id: the name of the file without folder and suffix
   std::string title, text, baseline;
-  std::string scale_title,
-      scale_text;  // variables "title" and "text" of the scale, where it has them
+  std::string scale_title, scale_text;  // variables of the scale, where it has them
   std::vector<SweepRow> rows;
   std::vector<Claim> claims;
   std::vector<SweepChart> charts;

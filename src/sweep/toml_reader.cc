@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace denseformer {
@@ -16,18 +17,6 @@ std::vector<std::string> KeysOf(const toml::table& table) {
 }
 
 }  // namespace
-
-toml::table ParseTomlTable(std::string_view text, const std::string& path) {
-  try {
-    return toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    std::string what(error.description());
-    for (char& c : what) {
-      if (c == '\n') c = ' ';
-    }
-    Throw(ErrorCode::kInvalid, "{}:{}: {}", path, error.source().begin.line, what);
-  }
-}
 
 TomlReader::TomlReader(const toml::table& table, const toml::table* variables, std::string path)
     : table_(table), variables_(variables), path_(std::move(path)) {}
@@ -49,15 +38,15 @@ const toml::node* TomlReader::Resolve(const toml::node& node, const std::string&
   const std::string name(Trim(parts[0]));
   const toml::node* variable = variables_ == nullptr ? nullptr : variables_->get(name);
   if (variable == nullptr) {
-    Throw(ErrorCode::kInvalid, "{}: unknown variable '${}'{}; the scale defines: {}", where, name,
-          variables_ == nullptr ? "" : DidYouMean(name, KeysOf(*variables_)),
-          variables_ == nullptr ? "nothing" : Join(KeysOf(*variables_), ", "));
+    Throw(ErrorCode::kInvalid, "{}: unknown variable '${}'{}; the scale defines: {}", where,
+          Printable(name), variables_ == nullptr ? "" : DidYouMean(name, KeysOf(*variables_)),
+          variables_ == nullptr ? "nothing" : Printable(Join(KeysOf(*variables_), ", ")));
   }
   if (parts.size() == 1) return variable;
   const std::optional<double> value = variable->value<double>();
   if (parts.size() != 2 || !value) {
     Throw(ErrorCode::kInvalid, "{}: got '{}', expected \"$name\" or \"$number * FACTOR\"", where,
-          text->get());
+          Printable(text->get()));
   }
   double product = 0;
   try {
@@ -67,6 +56,10 @@ const toml::node* TomlReader::Resolve(const toml::node& node, const std::string&
   }
   // A multiple of a whole number is a whole number: steps, blocks.
   if (variable->is_integer()) {
+    if (std::abs(product) > 0x1p62) {
+      Throw(ErrorCode::kInvalid, "{}: '{}' is {:g}, too large for a whole number", where,
+            Printable(text->get()), product);
+    }
     computed_.push_back(std::make_unique<toml::value<int64_t>>(std::llround(product)));
   } else {
     computed_.push_back(std::make_unique<toml::value<double>>(product));
@@ -90,7 +83,7 @@ std::optional<std::string> TomlReader::Text(const std::string& key) {
 std::optional<double> TomlReader::Number(const std::string& key) {
   const toml::node* node = Node(key);
   if (node == nullptr) return std::nullopt;
-  if (!node->is_number()) WrongType(key, "a number");
+  if (!IsFiniteNumber(*node)) WrongType(key, "a finite number");
   return node->value<double>();
 }
 
@@ -151,9 +144,14 @@ void TomlReader::CheckAllRead() const {
   for (const auto& [key, node] : table_) {
     const std::string name(key.str());
     if (read_.contains(name)) continue;
-    Throw(ErrorCode::kInvalid, "{}:{}: unknown key '{}'{}", path_, node.source().begin.line, name,
-          DidYouMean(name, {read_.begin(), read_.end()}));
+    Throw(ErrorCode::kInvalid, "{}:{}: unknown key '{}'{}", path_, node.source().begin.line,
+          Printable(name), DidYouMean(name, {read_.begin(), read_.end()}));
   }
+}
+
+bool IsFiniteNumber(const toml::node& node) {
+  const std::optional<double> value = node.is_number() ? node.value<double>() : std::nullopt;
+  return value && std::isfinite(*value);
 }
 
 std::string ValueText(const toml::node& node, const std::string& where) {

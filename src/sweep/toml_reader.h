@@ -2,19 +2,16 @@
 #ifndef DENSEFORMER_SWEEP_TOML_READER_H_
 #define DENSEFORMER_SWEEP_TOML_READER_H_
 
-#include <toml++/toml.h>
-
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
-namespace denseformer {
+#include "base/toml.h"
 
-// Throws kInvalid with the line where the syntax is wrong.
-toml::table ParseTomlTable(std::string_view text, const std::string& path);
+namespace denseformer {
 
 // One table. `variables` (null: none) replaces values "$name" and "$name * NUMBER". Both outlive
 // it.
@@ -25,7 +22,7 @@ class TomlReader {
   // The value of a key, with variables replaced; nothing where the key is missing. Throws kInvalid
   // for a value of another type.
   std::optional<std::string> Text(const std::string& key);
-  std::optional<double> Number(const std::string& key);
+  std::optional<double> Number(const std::string& key);  // finite
   std::optional<std::vector<int64_t>> Integers(const std::string& key);
   std::optional<std::vector<std::string>> Texts(const std::string& key);
   const toml::table* Table(const std::string& key);
@@ -35,7 +32,7 @@ class TomlReader {
   // Any node; the reader keeps a computed value ("$steps * 1.5").
   const toml::node* Node(const std::string& key);
 
-  // Throws kInvalid for a key that nobody asked for.
+  // Throws kInvalid for a key that was not asked for.
   void CheckAllRead() const;
 
   // "file.toml:12", for messages about a key or about the table.
@@ -53,6 +50,9 @@ class TomlReader {
   std::set<std::string> read_;
   std::vector<std::unique_ptr<toml::node>> computed_;
 };
+
+// Neither infinite nor NaN, which TOML can write.
+bool IsFiniteNumber(const toml::node& node);
 
 // A number, text or truth value as `denseformer train --set` takes it.
 std::string ValueText(const toml::node& node, const std::string& where);

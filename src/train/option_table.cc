@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "model/config_fields.h"
 #include "model/depth_forms.h"
@@ -47,7 +48,7 @@ std::string Number(double value) {
 bool ParseBool(std::string_view key, std::string_view text) {
   if (text == "true") return true;
   if (text == "false") return false;
-  Throw(ErrorCode::kUsage, "{}: got '{}', expected true or false", key, text);
+  Throw(ErrorCode::kUsage, "{}: got '{}', expected true or false", key, Printable(text));
 }
 
 // Collects the rows; `Field` functions give the member of the options.
@@ -94,12 +95,12 @@ class TableBuilder {
     Add(
         key, flag, "text", effect, help, [field](TrainOptions o) { return TomlText(field(o)); },
         [field, key, choices](TrainOptions& o, std::string_view text) {
+          if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 32; })) {
+            Throw(ErrorCode::kUsage, "{}: control characters are not allowed", key);
+          }
           if (!choices.empty() && std::count(choices.begin(), choices.end(), text) == 0) {
             Throw(ErrorCode::kUsage, "{}: got '{}', expected one of {}{}", key, text,
                   Join(choices, ", "), DidYouMean(text, choices));
-          }
-          if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 32; })) {
-            Throw(ErrorCode::kUsage, "{}: control characters are not allowed", key);
           }
           field(o) = std::string(text);
         });
@@ -169,7 +170,7 @@ void AddTraining(TableBuilder& table) {
   table.Integer<int64_t>("train.seed", "--seed", FIELD(seed), 0, INT64_MAX, kCourse,
                          "of the initial weights, the batches and dropout");
   table.Text("train.precision", "--precision", FIELD(precision), PrecisionNames(), kCourse,
-             "of the matrix products: fp32, bf16, or auto (bf16 where this CPU has it fast)");
+             "of the GEMMs: fp32, bf16, or auto (bf16 where this CPU has it fast)");
   table.Bool("train.recompute", "--recompute", FIELD(recompute), kFree,
              "compute the activations of a block again in the backward pass: less memory, the same "
              "results, more time");

@@ -1,7 +1,5 @@
 #include "train/options.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -9,7 +7,9 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
+#include "base/toml.h"
 #include "denseformer/depth_pattern.h"
 #include "model/mask_file.h"
 #include "tensor/precision.h"
@@ -115,18 +115,12 @@ const OptionRow& FindOption(std::string_view where, std::string_view key) {
     known.push_back(row.key);
     known.push_back(row.ShortKey());
   }
-  Throw(ErrorCode::kUsage, "{}: unknown key '{}'{}", where, key, DidYouMean(key, known));
+  Throw(ErrorCode::kUsage, "{}: unknown key '{}'{}", where, Printable(key), DidYouMean(key, known));
 }
 
 Assignments ParseToml(std::string_view text, std::string_view name) {
   Assignments assignments;
-  try {
-    Flatten(toml::parse(text), "", std::string(name), assignments);
-  } catch (const toml::parse_error& error) {
-    std::string what(error.description());
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    Throw(ErrorCode::kInvalid, "{}:{}: {}", name, error.source().begin.line, what);
-  }
+  Flatten(ParseTomlTable(text, name), "", std::string(name), assignments);
   return assignments;
 }
 

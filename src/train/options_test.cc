@@ -6,7 +6,10 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/mutation_testing.h"
+#include "base/printable.h"
 #include "base/testing.h"
+#include "base/text.h"
 
 namespace denseformer {
 namespace {
@@ -73,6 +76,59 @@ TEST(OptionsTest, EveryOptionSurvivesTheStoredForm) {
   EXPECT_EQ(ResolveOptions(Toml(ToToml(options))), options);
 }
 
+// Whatever is wrong gets one line; the same text never means two things.
+void ExpectOptionsOrOneLine(const std::string& toml) {
+  try {
+    const TrainOptions options = ResolveOptions(Toml(toml));
+    ASSERT_EQ(ParseStoredOptions(ToToml(options), "train.toml"), options) << toml;
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    ASSERT_NE(error.code(), ErrorCode::kInternal) << message;
+    ASSERT_EQ(Printable(message), message) << toml;
+  }
+}
+
+TEST(OptionsTest, RandomChangesOfAFileAreFoundOrMeanOptions) {
+  TrainOptions options = PresetOptions("test");
+  options.data = "data";
+  options.log_alphas_at = "1,2";
+  const std::string toml = ToToml(options, "../data");
+  Random random(11);
+  for (int round = 0; round < 3'000; ++round) {
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectOptionsOrOneLine(Mutated(toml, "=[]\"'\\n#.,-_0179e{} \n", random)));
+  }
+}
+
+TEST(OptionsTest, EveryMisspelledKeyOfAFileIsFound) {
+  std::set<std::string> known = {"preset", "data_from_run"};
+  for (const OptionRow& row : TrainOptionTable()) {
+    known.insert(row.key);
+    known.insert(row.ShortKey());
+  }
+  TrainOptions options = PresetOptions("test");
+  options.precision = "fp32";
+  const std::vector<std::string> lines = Split(ToToml(options, "../data"), '\n');
+  Random random(12);
+  std::string section;
+  for (size_t n = 0; n < lines.size(); ++n) {
+    if (lines[n].starts_with('[')) section = lines[n].substr(1, lines[n].size() - 2) + ".";
+    const size_t equals = lines[n].find(" = ");
+    if (equals == std::string::npos) continue;
+    for (int round = 0; round < 20; ++round) {
+      std::string key = lines[n].substr(0, equals);
+      key[random.Below(key.size())] = static_cast<char>('a' + random.Below(26));
+      if (known.contains(section + key)) continue;
+      std::vector<std::string> changed = lines;
+      changed[n] = key + lines[n].substr(equals);
+      EXPECT_TRUE(ErrorOf([&] {
+                    ResolveOptions(Toml(Join(changed, "\n")));
+                  }).starts_with(fmt::format("run.toml:{}: unknown key '", n + 1)))
+          << changed[n];
+    }
+  }
+}
+
 TEST(OptionsTest, KeysAndFlagsAreUnique) {
   std::set<std::string> names;
   for (const OptionRow& row : TrainOptionTable()) {
@@ -95,6 +151,7 @@ TEST(OptionsTest, WrongInputIsNamed) {
       {"steps = 3\n[train]\nsteps = 4\n", "is given twice"},
       {"[train]\nsteps = 3\nsteps = 4\n", "run.toml:3: "},
       {"[train\n", "run.toml:1: "},
+      {"[%]\n", "run.toml: not TOML; "},
       {"[train]\nsteps = 0\n", "train.steps"},
       {"[optimizer]\nlr = nan\n", "optimizer.lr"},
       {"[optimizer]\nschedule = \"cosin\"\n",
@@ -107,6 +164,9 @@ TEST(OptionsTest, WrongInputIsNamed) {
       {"[log]\nalphas_at = \"1,x\"\n", "log.alphas_at"},
       {"[model]\ndwa = \"3y4\"\n", "3y4"},
       {"train = 3\n", "unknown key 'train'"},
+      {"\"a\\nb\" = 3\n", "unknown key 'a\\nb'"},
+      {"preset = \"a\\nb\"\n", "preset: got 'a\\nb'"},
+      {"[model]\nmixer = \"a\\nb\"\n", "model.mixer: control characters are not allowed"},
       {"[[train]]\nsteps = 3\n", "unknown key 'train'"},
   };
   for (const auto& [text, message] : cases) {
