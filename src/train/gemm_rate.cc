@@ -9,7 +9,7 @@
 namespace denseformer {
 namespace {
 
-// All blocks have the same products, so a few of them, in the proportion of their operations to the
+// All blocks have the same GEMMs, so a few of them, in the proportion of their operations to the
 // head's, say enough.
 constexpr int kBlocks = 4;
 constexpr int64_t kRows = 4096;

@@ -1,4 +1,4 @@
-// How fast this machine does the matrix products of a model when nothing else is done: what the
+// How fast this machine does the GEMMs of a model when nothing else is done: what the
 // speed of training is compared with.
 #ifndef DENSEFORMER_TRAIN_GEMM_RATE_H_
 #define DENSEFORMER_TRAIN_GEMM_RATE_H_
@@ -12,10 +12,10 @@
 namespace denseformer {
 
 struct GemmRate {
-  // Of the products of a training step alone.
+  // Of the GEMMs of a training step alone.
   double seconds_per_token = 0;
 
-  // A step takes at least the time of its products: where one was faster than the measurement (on a
+  // A step takes at least the time of its GEMMs: where one was faster than the measurement (on a
   // machine that was busy then), it is the better one. So no share is above 1.
   void Observe(int64_t tokens, double seconds) {
     seconds_per_token = std::min(seconds_per_token, seconds / static_cast<double>(tokens));

@@ -3,11 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/log.h"
-#include "base/parallel.h"
-#include "base/progress.h"
 #include "base/random.h"
-#include "base/testing.h"
 #include "io/import_export.h"
 #include "io/run_directory.h"
 #include "train/evaluate.h"
@@ -17,15 +13,8 @@
 namespace denseformer {
 namespace {
 
-class InitTest : public testing::Test {
+class InitTest : public TrainingTest {
  protected:
-  InitTest() : data_(MakeTestData(scratch_ / "data")) {
-    SetNumThreads(1);
-    SetProgressEnabled(false);
-    SetLogLevel(LogLevel::kError);
-  }
-  ~InitTest() override { SetLogLevel(LogLevel::kInfo); }
-
   static ModelConfig Config(const std::string& dwa) {
     ModelConfig config = ModelConfig::Preset("test");
     config.dwa = dwa;
@@ -61,9 +50,6 @@ class InitTest : public testing::Test {
   static std::string Refusal(const ModelConfig& source, const ModelConfig& config) {
     return ErrorOf([&] { CheckInit(source, config, "there"); });
   }
-
-  const TemporaryDirectory scratch_;
-  const std::string data_;
 };
 
 TEST_F(InitTest, ATransformerBecomesAnyDenseFormerOfTheSameLoss) {
@@ -130,12 +116,8 @@ TEST_F(InitTest, EveryKindOfSource) {
 TEST_F(InitTest, TrainsFromARunAndItsCheckpoints) {
   TrainRequest first;
   first.run = scratch_ / "first";
-  first.options = PresetOptions("test");
-  first.options.data = data_;
-  first.options.precision = "fp32";
+  first.options = ShortRun(data_, 4);
   first.options.model.dwa = "none";
-  first.options.steps = 4;
-  first.options.save_every = 2;
   const auto summary = Train(first);
 
   OptionSources sources;

@@ -7,24 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
-#include "base/progress.h"
-#include "base/testing.h"
 #include "dist/testing.h"
-#include "model/testing.h"
 #include "train/testing.h"
 #include "train/trainer.h"
 
 namespace denseformer {
 
-class TrainRanksTest : public testing::Test {
+class TrainRanksTest : public TrainingTest {
  protected:
-  TrainRanksTest() : data_(MakeTestData(scratch_ / "data")) {
-    SetProgressEnabled(false);
-    SetLogLevel(LogLevel::kError);
-  }
-  ~TrainRanksTest() override { SetLogLevel(LogLevel::kInfo); }
-
   TrainRequest Request(const std::string& name, int64_t steps) const {
     TrainRequest request;
     request.run = scratch_ / name;
@@ -73,10 +63,6 @@ class TrainRanksTest : public testing::Test {
       }
     }
   }
-
-  const ThreadsGuard threads_{1};
-  const TemporaryDirectory scratch_;
-  const std::string data_;
 };
 
 }  // namespace denseformer

@@ -1,6 +1,6 @@
 // What a run records while it trains, in its directory:
 //
-//   metrics.jsonl   one object a line, in the order of time:
+//   metrics.jsonl   one object per line, in the order of time:
 //     every log.every steps   step, tokens, epoch, loss, lr, grad_norm, seconds, tokens_per_second,
 //                             gemm_share; "skipped": true where loss or gradient were not finite
 //     each validation         step, val_loss, val_perplexity, val_accuracy, val_tokens, seconds

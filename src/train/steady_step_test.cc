@@ -1,5 +1,5 @@
 // A steady training step allocates nothing: everything was planned or grown in the first steps.
-// Where oneDNN computes the products it allocates its lists of arguments inside, which is out of
+// Where oneDNN computes the GEMMs it allocates its lists of arguments inside, which is out of
 // our hands; no memory is touched for the first time there either.
 #include <gtest/gtest.h>
 #include <sys/resource.h>

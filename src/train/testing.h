@@ -1,6 +1,8 @@
-// Helpers of the tests of training: small data, and comparing runs.
+// Helpers of the tests of training: small data, a fixture, and comparing runs.
 #ifndef DENSEFORMER_TRAIN_TESTING_H_
 #define DENSEFORMER_TRAIN_TESTING_H_
+
+#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <map>
@@ -8,8 +10,12 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/log.h"
+#include "base/progress.h"
 #include "base/random.h"
+#include "base/testing.h"
 #include "io/run_directory.h"
+#include "model/testing.h"
 #include "train/json_lines.h"
 #include "train/options.h"
 
@@ -36,6 +42,20 @@ inline std::string MakeTestData(const std::string& directory) {
   WriteTokens(directory + "/val.bin", 1000, 500, 2);
   return directory;
 }
+
+// Data to train on in a directory of the test's own; one thread, and only errors are logged.
+class TrainingTest : public testing::Test {
+ protected:
+  TrainingTest() : data_(MakeTestData(scratch_ / "data")) {
+    SetProgressEnabled(false);
+    SetLogLevel(LogLevel::kError);
+  }
+  ~TrainingTest() override { SetLogLevel(LogLevel::kInfo); }
+
+  const ThreadsGuard threads_{1};
+  const TemporaryDirectory scratch_;
+  const std::string data_;
+};
 
 // A run of `steps` steps that saves and validates on its way.
 inline TrainOptions ShortRun(const std::string& data, int64_t steps) {

@@ -8,24 +8,21 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/parallel.h"
 #include "base/progress.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "data/batches.h"
 #include "io/run_directory.h"
 #include "io/seal.h"
-#include "train/data_parallel.h"
-#include "train/diagnosis.h"
 #include "train/evaluate.h"
 #include "train/gemm_rate.h"
 #include "train/init.h"
-#include "train/pipeline_reducer.h"
 #include "train/pipeline_schedule.h"
 #include "train/plan.h"
+#include "train/rank_model.h"
+#include "train/resume_checks.h"
 #include "train/run_log.h"
 #include "train/run_place.h"
-#include "train/stage_state.h"
 #include "train/summary.h"
 #include "train/train_data.h"
 #include "train/train_state.h"
@@ -65,24 +62,6 @@ struct TrainInputs {
   std::optional<Tokenizer> tokenizer;  // of the run
 };
 
-std::unique_ptr<DataParallel> MakeParallel(const RankGrid& grid, Model& model) {
-  if (grid.copies().size() == 1) return nullptr;
-  auto parallel = std::make_unique<DataParallel>(grid.copies(), model);
-  parallel->ReleaseUntilFirstStep();
-  return parallel;
-}
-
-std::unique_ptr<Pipeline> MakePipeline(const RankGrid& grid, const Model& model,
-                                       const TrainOptions& options, int64_t sequences) {
-  if (grid.stages() == nullptr) return nullptr;
-  return std::make_unique<Pipeline>(model, *grid.stages(), options.accumulate, sequences,
-                                    options.model.seq_len, options.recompute);
-}
-
-std::unique_ptr<StepReducer> MakeReducer(Pipeline* pipeline, DataParallel* parallel) {
-  return pipeline != nullptr ? std::make_unique<PipelineReducer>(*pipeline, parallel) : nullptr;
-}
-
 // Before an error that all ranks have: rank 0 throws it and ends the others, which wait here.
 void WaitForFirst(Communicator& world) {
   if (!world.first()) Barrier(world);
@@ -112,31 +91,27 @@ class Trainer {
  private:
   void Begin();
   void Resume();
-  bool Forced(std::string_view key) const;
-  // Refuses options that alter the course of the run, unless forced; whether any were forced.
-  bool CheckCourse();
-  void CheckData();
-  // Fills weights, moments and state of all ranks from a checkpoint.
-  void Load(const std::string& checkpoint);
-  // Of the first copy: weights and moments of its stage are whole.
-  void SaveStage(const Moments& mine);
-  void SaveWhole(const Model& model, const Moments& moments);
   void TakeStep();
+  // Counts a step without an update; throws where there were too many in a row.
   void Skip(int64_t step, const StepResult& result);
-  // Whether a signal has come to any rank; asks the others.
-  bool AskToStop() { return stop_ = stop_ || AnyRank(world_, Interrupted()); }
-  EvalOptions Evaluation(std::function<void(double)> progress);
+  void LogStep();
+  std::string ProgressNote() const;
+  // Validates and saves where due; throws kInterrupted where a signal has come.
+  void AfterStep();
   // Validates on the sample where due; true where the loss is the best so far.
   bool Validate();
-  void AfterStep();
-  void LogStep();
+  EvalOptions Evaluation(std::function<void(double)> progress);
   void Save();
   Json Finish();
-  std::string ProgressNote() const;
+  // Whether a signal has come to any rank; asks the others.
+  bool AskToStop() { return stop_ = stop_ || AnyRank(world_, Interrupted()); }
   Batch PassBatch() const {
-    return {tokens_,      targets_,
-            share_.count, options_.model.seq_len,
-            share_.first, options_.pass_sequences() * options_.model.seq_len};
+    return {tokens_,
+            targets_,
+            rank_.share().count,
+            options_.model.seq_len,
+            rank_.share().first,
+            options_.pass_sequences() * options_.model.seq_len};
   }
   double Seconds() const { return state_.seconds + Since(begin_); }
 
@@ -148,14 +123,7 @@ class Trainer {
   const RankGrid& grid_;
   Communicator& world_;
   RunWriter* writer_;
-  SampleRange share_;                       // of the sequences of each pass
-  Model model_;                             // of this rank's stage
-  std::unique_ptr<DataParallel> parallel_;  // several copies
-  std::unique_ptr<Pipeline> pipeline_;
-  std::unique_ptr<Activations> whole_activations_;  // without a pipeline
-  Activations& activations_;
-  std::unique_ptr<StepReducer> reducer_;  // of a pipeline
-  TrainStep step_;
+  RankModel rank_;
   Schedule schedule_;
   std::vector<int64_t> alpha_steps_;
   std::vector<int32_t> tokens_, targets_;  // of the newest pass
@@ -180,44 +148,16 @@ Trainer::Trainer(const TrainRequest& request, const TrainInputs& inputs, const R
       grid_(grid),
       world_(grid.world()),
       writer_(writer),
-      share_(PassShare(options_.pass_sequences(), grid.copies())),
-      model_(options_.model, options_.compute(), ModelUse::kTraining, &grid.stage()),
-      parallel_(MakeParallel(grid, model_)),
-      pipeline_(MakePipeline(grid, model_, options_, share_.count)),
-      whole_activations_(
-          pipeline_ ? nullptr
-                    : std::make_unique<Activations>(model_, share_.count, options_.model.seq_len,
-                                                    ModelUse::kTraining, options_.recompute)),
-      activations_(pipeline_ ? pipeline_->newest() : *whole_activations_),
-      reducer_(MakeReducer(pipeline_.get(), parallel_.get())),
-      step_(model_, activations_, options_,
-            {reducer_ ? reducer_.get() : parallel_.get(), {}, pipeline_.get()}),
+      rank_(options_, grid),
       schedule_(options_.MakeSchedule()),
       alpha_steps_(options_.AlphaSteps()),
-      tokens_(static_cast<size_t>(activations_.max_rows())),
+      tokens_(static_cast<size_t>(rank_.activations().max_rows())),
       targets_(tokens_.size()) {}
 
 void Trainer::Open() {
-  gemm_rate_ = TogetherRate(
-      world_, MeasureGemmRate(options_.model, model_.compute(), activations_.max_rows()));
-  if (options_.recompute) {
-    LogInfo("recompute: {}",
-            DescribeRecompute(EffectOfRecompute(options_.model, options_.compute(), share_.count,
-                                                options_.model.seq_len)));
-  }
-  if (pipeline_) {
-    LogInfo("{} ranks: {} copies of {} stages; blocks {}", world_.size(), grid_.copies().size(),
-            grid_.plan().size(), grid_.DescribeBlocks());
-    if (options_.accumulate < static_cast<int>(grid_.plan().size())) {
-      LogWarning(
-          "{} passes per step (train.accumulate) keep {} stages waiting for each other; give "
-          "several times as many passes",
-          options_.accumulate, grid_.plan().size());
-    }
-  } else if (parallel_) {
-    LogInfo("{} ranks; this one has {} of the {} sequences of a pass and 1/{} of the moments",
-            world_.size(), share_.count, options_.pass_sequences(), world_.size());
-  }
+  gemm_rate_ = TogetherRate(world_, MeasureGemmRate(options_.model, rank_.model().compute(),
+                                                    rank_.activations().max_rows()));
+  rank_.LogSetup();
   // Another process may have begun the run before this one had the lock.
   if (world_.first()) CheckPlace(request_.run, request_.resume);
   const bool begun = AnyRank(world_, world_.first() && !ListCheckpoints(request_.run).empty());
@@ -234,21 +174,20 @@ void Trainer::Begin() {
   }
   const auto seed = static_cast<uint64_t>(options_.seed);
   if (options_.init.empty()) {
-    model_.Initialize(seed);
+    rank_.model().Initialize(seed);
   } else {
-    InitializeFrom(options_.init, seed, model_);
+    InitializeFrom(options_.init, seed, rank_.model());
     LogInfo("starts from the weights of {}", options_.init);
     state_.eval_pending = options_.eval_every > 0;  // what they are worth before the first step
   }
   // Another host's math library may round differently.
-  if (pipeline_) pipeline_->SendEmbedding(model_);
-  if (parallel_) parallel_->SendWeights();
-  CheckData();
+  rank_.SendWeights();
+  CheckData(request_, data_, state_);
   if (writer_ != nullptr) {
     WriteRunFiles(*writer_, options_.model, tokenizer_ ? tokenizer_->ToJson() : "");
     WriteStoredOptions(request_.run, options_);
     log_.emplace(request_.run, options_, RunLog::Position{});
-    log_->Alphas(0, model_);
+    log_->Alphas(0, rank_.model());
   }
   Save();
 }
@@ -258,15 +197,16 @@ void Trainer::Resume() {
   if (writer_ != nullptr) {
     newest = NewestWholeCheckpoint(request_.run);
   }
-  Load(newest.path);
-  const bool changed = CheckCourse();
+  state_ = FromTrainerState(rank_.Load(newest.path), newest.path);
+  const bool changed = CheckCourse(request_, state_);
   if (writer_ != nullptr) PutDamagedAside(request_.run, newest.step);
   if (state_.step > options_.steps) {
-    Throw(ErrorCode::kUsage, "resume: the run is at step {}, beyond train.steps = {}", state_.step,
+    Throw(ErrorCode::kUsage,
+          "resume: the run is at step {}, beyond train.steps = {}; give more --steps", state_.step,
           options_.steps);
   }
-  step_.optimizer().SetUpdates(state_.updates, state_.dwa_updates);
-  CheckData();
+  rank_.step().optimizer().SetUpdates(state_.updates, state_.dwa_updates);
+  CheckData(request_, data_, state_);
   if (writer_ != nullptr) FinishSave(*writer_, newest, {options_.save_keep, options_.save_best});
   finished_ = AnyRank(world_, world_.first() && state_.step == options_.steps &&
                                   FileExists(request_.run + "/" + kSummaryFile));
@@ -279,98 +219,36 @@ void Trainer::Resume() {
   LogInfo("resumes at step {} of {}", state_.step, options_.steps);
 }
 
-void Trainer::Load(const std::string& checkpoint) {
-  TrainerState stored;
-  const bool first_copy = grid_.copies().first();
-  WholeMoments gathered(parallel_ && first_copy ? model_.weights().size() : 0);
-  const Moments mine = parallel_ ? gathered.moments() : step_.optimizer().moments();
-  if (!pipeline_) {
-    if (world_.first()) stored = LoadCheckpoint(checkpoint, model_, mine);
-  } else if (first_copy) {
-    StageState state(*grid_.stages(), options_.model, grid_.plan());
-    WholeState whole(options_.model, world_.first());
-    if (world_.first()) stored = LoadCheckpoint(checkpoint, *whole.model, whole.moments.moments());
-    state.Scatter(whole.weights(), model_.weights());
-    state.Scatter(whole.moments.moments().first, mine.first);
-    state.Scatter(whole.moments.moments().second, mine.second);
-    model_.WeightsChanged();
+Json Trainer::Run() {
+  const std::string summary = request_.run + "/" + kSummaryFile;
+  if (finished_) {
+    LogInfo("{} has finished all {} steps already", request_.run, options_.steps);
+    return world_.first() ? Json::parse(ReadFile(summary)) : Json();
   }
-  if (parallel_) {
-    parallel_->SendWeights();
-    parallel_->ScatterMoments(mine, step_.optimizer().moments());
+  if (writer_ != nullptr) RemoveFile(summary);
+  if (state_.eval_pending || AskToStop()) AfterStep();
+  {
+    Progress progress("train", "steps", static_cast<double>(options_.steps),
+                      static_cast<double>(state_.step));
+    while (state_.step < options_.steps) {
+      TakeStep();
+      if (log_) LogStep();
+      state_.eval_pending = options_.eval_every > 0 && (state_.step % options_.eval_every == 0 ||
+                                                        state_.step == options_.steps);
+      progress.Update(static_cast<double>(state_.step), ProgressNote());
+      AfterStep();
+    }
   }
-  state_ = FromTrainerState(BroadcastState(world_, stored), checkpoint);
-}
-
-bool Trainer::Forced(std::string_view key) const {
-  return std::any_of(
-      request_.forced.begin(), request_.forced.end(),
-      [key](const std::string& forced) { return FindOption("--force", forced).key == key; });
-}
-
-bool Trainer::CheckCourse() {
-  std::vector<std::string> refused;
-  bool changed = false;
-  for (const auto& [key, value] : CourseOf(options_)) {
-    const auto recorded = state_.course.find(key);
-    if (recorded == state_.course.end() || recorded->second == value) continue;
-    changed = true;
-    if (Forced(key)) continue;
-    refused.push_back(fmt::format("{} ({}, was {})", key, value, recorded->second));
-  }
-  if (!refused.empty()) {
-    Throw(ErrorCode::kUsage,
-          "resume: {}/{} is not what the checkpoint of step {} was trained with: {}; put it right, "
-          "or allow each with --force KEY",
-          request_.run, kOptionsFile, state_.step, Join(refused, ", "));
-  }
-  return changed;
-}
-
-void Trainer::CheckData() {
-  const std::string train = Fingerprint(data_.train), validation = Fingerprint(data_.validation);
-  const bool changed = !state_.train_data.empty() &&
-                       (train != state_.train_data || validation != state_.validation_data);
-  if (changed && !Forced("data.path")) {
-    Throw(ErrorCode::kUsage,
-          "resume: the token files of {} are not those that the run began with; give the right "
-          "--data, or allow it with --force data.path",
-          options_.data);
-  }
-  state_.train_data = train;
-  state_.validation_data = validation;
-}
-
-void Trainer::Skip(int64_t step, const StepResult& result) {
-  ++state_.skipped;
-  ++state_.bad_in_row;
-  if (state_.bad_in_row < options_.max_bad_steps) {
-    LogWarning("step {}: loss or gradient not finite (loss {}); skipped", step + 1, result.loss);
-    return;
-  }
-  std::string bad =
-      pipeline_ ? FirstBadParameter(model_) : FirstBadTensor(model_, PassBatch(), activations_);
-  // The first rank whose own batch is to blame knows, of a pipeline the first with such a
-  // parameter; rank 0 where it is the sum.
-  const bool mine_fine = pipeline_ ? bad == kNoBadTensor : std::isfinite(result.own_loss);
-  const std::vector<uint8_t> fine = Exchange(world_, static_cast<uint8_t>(mine_fine));
-  const auto culprit = std::find(fine.begin(), fine.end(), 0);
-  bad = BroadcastText(world_, bad,
-                      culprit == fine.end() ? 0 : static_cast<int>(culprit - fine.begin()));
-  WaitForFirst(world_);
-  Throw(ErrorCode::kNonFinite,
-        "train: loss or gradient not finite in {} steps in a row, up to step {} (loss {}); first "
-        "bad tensor: {}; newest checkpoint: step {}; lower optimizer.lr, or set optimizer.clip",
-        state_.bad_in_row, step + 1, result.loss, bad, ListCheckpoints(request_.run).back().step);
+  return Finish();
 }
 
 void Trainer::TakeStep() {
   const Clock::time_point begin = Clock::now();
   const int64_t step = state_.step;
   const double rate = schedule_.Rate(step);
-  const StepResult result = step_.Run(step, rate, [this](int64_t at, int pass) {
-    const int64_t first = pass * options_.pass_sequences() + share_.first;
-    batches_.Fill(at, {first, share_.count}, tokens_.data(), targets_.data());
+  const StepResult result = rank_.step().Run(step, rate, [this](int64_t at, int pass) {
+    const int64_t first = pass * options_.pass_sequences() + rank_.share().first;
+    batches_.Fill(at, {first, rank_.share().count}, tokens_.data(), targets_.data());
     return PassBatch();
   });
   if (result.updated) {
@@ -397,24 +275,35 @@ void Trainer::TakeStep() {
            gemm_rate_.Share(tokens, seconds)};
 }
 
-bool Trainer::Validate() {
-  if (!state_.eval_pending) return false;
-  EvalResult result;
-  try {
-    result = EvaluateSample(model_, sample_, options_.eval_batches, activations_, Evaluation({}));
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kInterrupted) throw;
-    return false;  // stays due
+void Trainer::Skip(int64_t step, const StepResult& result) {
+  ++state_.skipped;
+  ++state_.bad_in_row;
+  if (state_.bad_in_row < options_.max_bad_steps) {
+    LogWarning("step {}: loss or gradient not finite (loss {}); skipped", step + 1, result.loss);
+    return;
   }
-  state_.eval_pending = false;
-  if (log_) log_->Validation(state_.step, result, Seconds());
-  if (!std::isfinite(result.loss)) return false;
-  state_.validation_loss = result.loss;
-  const bool improved = !state_.best || result.loss < state_.best->loss;
-  if (improved) state_.best = Best{state_.step, result.loss};
-  LogInfo("step {}: validation loss {:.4f}, perplexity {:.2f}{}", state_.step, result.loss,
-          result.perplexity(), improved ? " (best)" : "");
-  return improved;
+  const std::string bad = rank_.FirstBadTensor(PassBatch(), result);
+  WaitForFirst(world_);
+  Throw(ErrorCode::kNonFinite,
+        "train: loss or gradient not finite in {} steps in a row, up to step {} (loss {}); first "
+        "bad tensor: {}; newest checkpoint: step {}; lower optimizer.lr, or set optimizer.clip",
+        state_.bad_in_row, step + 1, result.loss, bad, ListCheckpoints(request_.run).back().step);
+}
+
+void Trainer::LogStep() {
+  if (state_.step % options_.log_every == 0 || state_.step == options_.steps || last_.skipped) {
+    log_->Step(last_);
+  }
+  if (std::binary_search(alpha_steps_.begin(), alpha_steps_.end(), state_.step)) {
+    log_->Alphas(state_.step, rank_.model());
+  }
+}
+
+std::string Trainer::ProgressNote() const {
+  const int64_t tokens = int64_t{options_.model.seq_len} * options_.batch_size;
+  return fmt::format("loss {:.3f}, {}, {:.0f} % of GEMM rate", last_.loss,
+                     HumanRate(static_cast<double>(tokens) / smooth_seconds_, "tokens/s"),
+                     100 * gemm_rate_.Share(tokens, smooth_seconds_));
 }
 
 void Trainer::AfterStep() {
@@ -433,78 +322,25 @@ void Trainer::AfterStep() {
   }
 }
 
-void Trainer::Save() {
-  const bool first_copy = grid_.copies().first();
-  WholeMoments gathered(parallel_ && first_copy ? model_.weights().size() : 0);
-  if (parallel_) parallel_->GatherMoments(step_.optimizer().moments(), gathered.moments());
-  const Moments mine = parallel_ ? gathered.moments() : step_.optimizer().moments();
-  const auto save = [&] {
-    if (first_copy) SaveStage(mine);
-  };
-  if (!parallel_) return save();
-  parallel_->WithWholeWeights(save);
-}
-
-void Trainer::SaveStage(const Moments& mine) {
-  if (!pipeline_) return SaveWhole(model_, mine);
-  StageState state(*grid_.stages(), options_.model, grid_.plan());
-  WholeState whole(options_.model, world_.first());
-  state.Gather(model_.weights(), whole.weights());
-  state.Gather(mine.first, whole.moments.moments().first);
-  state.Gather(mine.second, whole.moments.moments().second);
-  if (world_.first()) SaveWhole(*whole.model, whole.moments.moments());
-}
-
-void Trainer::SaveWhole(const Model& model, const Moments& moments) {
-  if (writer_ == nullptr) return;
-  RunState state = state_;
-  state.updates = step_.optimizer().updates();
-  state.dwa_updates = step_.optimizer().dwa_updates();
-  state.seconds = Seconds();
-  state.log = log_->Sync(state_.step);
-  state.course = CourseOf(options_);
-  state.cuts = grid_.cuts();
-  SaveCheckpoint(*writer_, model, moments, ToTrainerState(state),
-                 {options_.save_keep, options_.save_best});
-}
-
-std::string Trainer::ProgressNote() const {
-  const int64_t tokens = int64_t{options_.model.seq_len} * options_.batch_size;
-  return fmt::format("loss {:.3f}, {}, {:.0f} % of GEMM rate", last_.loss,
-                     HumanRate(static_cast<double>(tokens) / smooth_seconds_, "tokens/s"),
-                     100 * gemm_rate_.Share(tokens, smooth_seconds_));
-}
-
-Json Trainer::Run() {
-  const std::string summary = request_.run + "/" + kSummaryFile;
-  if (finished_) {
-    LogInfo("{} has finished all {} steps already", request_.run, options_.steps);
-    return world_.first() ? Json::parse(ReadFile(summary)) : Json();
+bool Trainer::Validate() {
+  if (!state_.eval_pending) return false;
+  EvalResult result;
+  try {
+    result = EvaluateSample(rank_.model(), sample_, options_.eval_batches, rank_.activations(),
+                            Evaluation({}));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInterrupted) throw;
+    return false;  // stays due
   }
-  if (writer_ != nullptr) RemoveFile(summary);
-  if (state_.eval_pending || AskToStop()) AfterStep();
-  {
-    Progress progress("train", "steps", static_cast<double>(options_.steps),
-                      static_cast<double>(state_.step));
-    while (state_.step < options_.steps) {
-      TakeStep();
-      if (log_) LogStep();
-      state_.eval_pending = options_.eval_every > 0 && (state_.step % options_.eval_every == 0 ||
-                                                        state_.step == options_.steps);
-      progress.Update(static_cast<double>(state_.step), ProgressNote());
-      AfterStep();
-    }
-  }
-  return Finish();
-}
-
-void Trainer::LogStep() {
-  if (state_.step % options_.log_every == 0 || state_.step == options_.steps || last_.skipped) {
-    log_->Step(last_);
-  }
-  if (std::binary_search(alpha_steps_.begin(), alpha_steps_.end(), state_.step)) {
-    log_->Alphas(state_.step, model_);
-  }
+  state_.eval_pending = false;
+  if (log_) log_->Validation(state_.step, result, Seconds());
+  if (!std::isfinite(result.loss)) return false;
+  state_.validation_loss = result.loss;
+  const bool improved = !state_.best || result.loss < state_.best->loss;
+  if (improved) state_.best = Best{state_.step, result.loss};
+  LogInfo("step {}: validation loss {:.4f}, perplexity {:.2f}{}", state_.step, result.loss,
+          result.perplexity(), improved ? " (best)" : "");
+  return improved;
 }
 
 EvalOptions Trainer::Evaluation(std::function<void(double)> progress) {
@@ -514,22 +350,36 @@ EvalOptions Trainer::Evaluation(std::function<void(double)> progress) {
     return !AskToStop();
   };
   options.group = &grid_.copies();
-  options.pipeline = pipeline_.get();
+  options.pipeline = rank_.pipeline();
   return options;
+}
+
+void Trainer::Save() {
+  rank_.Save([this](const Model& model, const Moments& moments) {
+    RunState state = state_;
+    state.updates = rank_.step().optimizer().updates();
+    state.dwa_updates = rank_.step().optimizer().dwa_updates();
+    state.seconds = Seconds();
+    state.log = log_->Sync(state_.step);
+    state.course = CourseOf(options_);
+    state.cuts = grid_.cuts();
+    SaveCheckpoint(*writer_, model, moments, ToTrainerState(state),
+                   {options_.save_keep, options_.save_best});
+  });
 }
 
 Json Trainer::Finish() {
   EvalResult final;
   if (options_.eval_final) {
     Progress progress("validation", "%", 100);
-    final = EvaluateStream(model_, data_.validation, activations_,
+    final = EvaluateStream(rank_.model(), data_.validation, rank_.activations(),
                            Evaluation([&](double share) { progress.Update(100 * share); }),
                            tokenizer_ ? &*tokenizer_ : nullptr);
     if (log_) log_->Final(state_.step, final, Seconds());
   }
   const std::vector<int64_t> peak_memory = Exchange(world_, PeakMemory());
   if (writer_ == nullptr) return Json();
-  SummaryInput input = {options_, state_, model_, final};
+  SummaryInput input = {options_, state_, rank_.model(), final};
   input.seconds = Seconds();
   input.gemm_share = gemm_rate_.Share(
       int64_t{options_.batch_size} * options_.model.seq_len * state_.step, state_.step_seconds);
@@ -537,7 +387,7 @@ Json Trainer::Finish() {
   input.ranks = world_.size();
   input.peak_memory = peak_memory;
   input.stages = static_cast<int>(grid_.plan().size());
-  if (parallel_) input.communication = &parallel_->cost();
+  if (rank_.data_parallel() != nullptr) input.communication = &rank_.data_parallel()->cost();
   // Once more, should RUN/model.safetensors have failed at the last save.
   FinishSave(*writer_, ListCheckpoints(request_.run).back(),
              {options_.save_keep, options_.save_best});

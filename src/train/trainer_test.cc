@@ -8,9 +8,6 @@
 #include <array>
 #include <cmath>
 
-#include "base/log.h"
-#include "base/parallel.h"
-#include "base/progress.h"
 #include "base/testing.h"
 #include "train/diagnosis.h"
 #include "train/testing.h"
@@ -18,13 +15,8 @@
 namespace denseformer {
 namespace {
 
-class TrainerTest : public testing::Test {
+class TrainerTest : public TrainingTest {
  protected:
-  TrainerTest() : data_(MakeTestData(scratch_ / "data")) {
-    SetNumThreads(1);
-    SetProgressEnabled(false);
-    SetLogLevel(LogLevel::kWarning);
-  }
   ~TrainerTest() override { SetIoFaultForTesting({}); }
 
   TrainRequest Request(const std::string& name) const {
@@ -41,9 +33,6 @@ class TrainerTest : public testing::Test {
     }
     return found;
   }
-
-  const TemporaryDirectory scratch_;
-  const std::string data_;
 };
 
 TEST_F(TrainerTest, EveryFailureOfTheDiskLeavesARunThatGoesOn) {
@@ -61,7 +50,6 @@ TEST_F(TrainerTest, EveryFailureOfTheDiskLeavesARunThatGoesOn) {
   const auto expected = Content(whole.run);
   ASSERT_GT(operations, 100);
 
-  SetLogLevel(LogLevel::kError);
   int failures = 0;
   for (int64_t fail = 0; fail < operations; ++fail) {
     TrainRequest request = short_run("run");
@@ -256,7 +244,6 @@ TEST_F(TrainerTest, ALossThatIsNotFiniteEndsTheRunWithADiagnosis) {
   request.options.warmup = 0;
   request.options.steps = 20;
   request.options.max_bad_steps = 3;
-  SetLogLevel(LogLevel::kError);
   const std::string error = ErrorOf([&] { Train(request); });
   EXPECT_EQ(error.substr(0, 69),
             "train: loss or gradient not finite in 3 steps in a row, up to step 4 ");
@@ -280,7 +267,6 @@ TEST_F(TrainerTest, SkippedStepsAreCountedAndLeaveTheWeightsAlone) {
   request.options.eval_every = 0;
   request.options.eval_final = false;
   request.options.save_keep = 10;
-  SetLogLevel(LogLevel::kError);
   const auto summary = Train(request);
   EXPECT_EQ(summary["skipped_steps"], 5);
   EXPECT_EQ(ReadFile(request.run + "/checkpoints/step-00000002/optimizer.safetensors"),

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/log.h"
-#include "base/parallel.h"
-#include "base/progress.h"
 #include "base/testing.h"
 #include "io/import_export.h"
 #include "io/seal.h"
@@ -16,21 +13,12 @@
 namespace denseformer {
 namespace {
 
-class VerifyTest : public testing::Test {
+class VerifyTest : public TrainingTest {
  protected:
-  VerifyTest() : data_(MakeTestData(scratch_ / "data")) {
-    SetNumThreads(1);
-    SetProgressEnabled(false);
-    SetLogLevel(LogLevel::kError);
+  VerifyTest() {
     request_.run = scratch_ / "run";
-    request_.options = PresetOptions("test");
-    request_.options.data = data_;
-    request_.options.precision = "fp32";
-    request_.options.model.dwa = "2x1";
-    request_.options.steps = 4;
-    request_.options.save_every = 2;
+    request_.options = ShortRun(data_, 4);
   }
-  ~VerifyTest() override { SetLogLevel(LogLevel::kInfo); }
 
   // Files with a problem.
   std::vector<std::string> Damaged() const {
@@ -51,8 +39,6 @@ class VerifyTest : public testing::Test {
     return ErrorOf([&] { Train(request); });
   }
 
-  const TemporaryDirectory scratch_;
-  const std::string data_;
   TrainRequest request_;
 };
 
