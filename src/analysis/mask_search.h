@@ -48,9 +48,10 @@ struct SearchResult {
 };
 
 // Changes the weights of the model, which must be trainable. Of `options` it takes steps, learning
-// rate with its schedule, batch size and the rest of the optimizer's; batches go on after `first`
-// (a step of the run). Throws kUsage where the model has no static weights of one stream, or not
-// more than are to be kept; kNonFinite where the loss is not finite; kInterrupted after a signal.
+// rate with its schedule, batch size and the rest of the optimizer's; batches continue after
+// `first` (a step of the run). Throws kUsage where the model has no static weights of one stream,
+// or not more than are to be kept; kNonFinite where the loss is not finite; kInterrupted after a
+// signal.
 SearchResult SearchMask(Model& model, const TrainBatches& batches, int64_t first,
                         const TrainOptions& options, const SearchOptions& search);
 

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "chart/svg.h"
+#include "denseformer/depth_pattern.h"
+#include "model/parameters.h"
 
 namespace denseformer {
 namespace {
@@ -27,7 +29,7 @@ std::string Percent(double value) { return fmt::format("{:.2f} %", 100 * value);
 
 enum class Better { kNeither, kLower, kHigher };
 
-// A column of the table: where its number stands in summary.json.
+// A column of the table: where its number stands in Row::results.
 struct Column {
   const char* head;
   const char* csv;
@@ -52,12 +54,48 @@ const std::vector<Column>& Columns() {
   return columns;
 }
 
-double Number(const RunData& run, const Column& column) {
-  const Json* at = &run.summary;
+// What a run that is not finished has recorded so far, under the keys of summary.json.
+Json SoFar(const RunData& run) {
+  const ParameterTable table(run.config, DepthPattern::Parse(run.config.dwa, run.config.n_layer));
+  Json results = {
+      {"parameters", table.count()},
+      {"dwa_weights", table.count(ParameterGroup::kDwa) + table.count(ParameterGroup::kMixer)}};
+  const Curve& curve = run.train_loss;
+  if (curve.step.empty()) return results;
+  results["steps"] = curve.step.back();
+  results["tokens"] = curve.tokens.back();
+  results["seconds"] = curve.seconds.back();
+  double seconds_per_token = 0;
+  for (const double rate : run.throughput.value) seconds_per_token += 1 / rate;
+  results["tokens_per_second"] =
+      static_cast<double>(run.throughput.value.size()) / seconds_per_token;
+  return results;
+}
+
+// A row of the table.
+struct Row {
+  explicit Row(const RunData& run)
+      : run(run), results(run.summary.is_null() ? SoFar(run) : run.summary) {
+    if (!results.contains("validation") && !run.validation_loss.value.empty()) {
+      sample_loss = run.validation_loss.value.back();
+    }
+  }
+
+  const RunData& run;
+  Json results;
+  // Of the newest validation during training, which reads a sample; NaN where there is none, or
+  // where there is the loss of the whole stream.
+  double sample_loss = kNone;
+};
+
+std::vector<Row> RowsOf(const std::vector<RunData>& runs) { return {runs.begin(), runs.end()}; }
+
+double Number(const Row& row, const Column& column) {
+  const Json* at = &row.results;
   const char* name = "it";
   const auto wrong = [&](const char* expected) {
     Throw(ErrorCode::kCorrupt, "{}/summary.json: {} is {}, expected {}; the file is damaged",
-          run.path, name, at->dump(), expected);
+          row.run.path, name, at->dump(), expected);
   };
   for (const char* key : column.path) {
     if (at->is_null()) return kNone;
@@ -73,18 +111,34 @@ double Number(const RunData& run, const Column& column) {
   return std::isfinite(value) ? value : kNone;
 }
 
+// On the sample of the validation stream; NaN for columns without such a number.
+double SampleNumber(const Row& row, const Column& column) {
+  const std::string name = column.csv;
+  const double value = name == "validation_loss" ? row.sample_loss
+                       : name == "perplexity"    ? std::exp(row.sample_loss)
+                                                 : kNone;
+  return std::isfinite(value) ? value : kNone;
+}
+
 // The best of several runs; NaN where there is nothing to compare.
-double Best(const std::vector<RunData>& runs, const Column& column) {
+double Best(const std::vector<Row>& rows, const Column& column) {
   double best = kNone;
   int known = 0;
-  for (const RunData& run : runs) {
-    const double value = Number(run, column);
+  for (const Row& row : rows) {
+    const double value = Number(row, column);
     if (std::isnan(value)) continue;
     ++known;
     if (std::isnan(best) || (column.better == Better::kLower ? value < best : value > best))
       best = value;
   }
   return known > 1 && column.better != Better::kNeither ? best : kNone;
+}
+
+// What the table says about a number; a star marks the sample's.
+std::string Cell(const Row& row, const Column& column) {
+  const double value = Number(row, column), sample = SampleNumber(row, column);
+  if (!std::isnan(value)) return EscapeXml(column.text(value));
+  return std::isnan(sample) ? "–" : EscapeXml(column.text(sample)) + "*";
 }
 
 std::string CsvCell(const std::string& text) {
@@ -148,10 +202,10 @@ std::string ReportCsv(const std::vector<RunData>& runs) {
   std::string csv = "run,model";
   for (const Column& column : Columns()) csv += fmt::format(",{}", column.csv);
   csv += "\n";
-  for (const RunData& run : runs) {
-    csv += CsvCell(run.name) + "," + CsvCell(Describe(run.config));
+  for (const Row& row : RowsOf(runs)) {
+    csv += CsvCell(row.run.name) + "," + CsvCell(Describe(row.run.config));
     for (const Column& column : Columns()) {
-      const double value = Number(run, column);
+      const double value = Number(row, column);
       csv += std::isnan(value) ? "," : fmt::format(",{}", value);
     }
     csv += "\n";
@@ -160,11 +214,12 @@ std::string ReportCsv(const std::vector<RunData>& runs) {
 }
 
 std::string ReportTableHtml(const std::vector<RunData>& runs) {
+  const std::vector<Row> rows = RowsOf(runs);
   // Columns that no run fills are left out.
   std::vector<const Column*> columns;
   for (const Column& column : Columns()) {
-    if (std::any_of(runs.begin(), runs.end(),
-                    [&](const RunData& run) { return !std::isnan(Number(run, column)); })) {
+    if (std::any_of(rows.begin(), rows.end(),
+                    [&](const Row& row) { return Cell(row, column) != "–"; })) {
       columns.push_back(&column);
     }
   }
@@ -174,41 +229,49 @@ std::string ReportTableHtml(const std::vector<RunData>& runs) {
   for (const Column* column : columns)
     html += fmt::format("<th scope=\"col\">{}</th>", column->head);
   html += "<th scope=\"col\" class=\"left\">Model</th></tr></thead><tbody>\n";
-  for (size_t r = 0; r < runs.size(); ++r) {
-    const RunData& run = runs[r];
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const Row& row = rows[r];
     html += fmt::format("<tr><th scope=\"row\" class=\"left\"><i class=\"swatch {}\"></i>{}</th>",
-                        SeriesClass(r), EscapeXml(run.name));
+                        SeriesClass(r), EscapeXml(row.run.name));
     for (const Column* column : columns) {
-      const double value = Number(run, *column);
-      html += fmt::format("<td{}>{}</td>", value == Best(runs, *column) ? " class=\"best\"" : "",
-                          std::isnan(value) ? "–" : EscapeXml(column->text(value)));
+      const bool best = Number(row, *column) == Best(rows, *column);
+      html += fmt::format("<td{}>{}</td>", best ? " class=\"best\"" : "", Cell(row, *column));
     }
-    html += fmt::format("<td class=\"left\">{}</td></tr>\n", EscapeXml(Describe(run.config)));
+    html += fmt::format("<td class=\"left\">{}</td></tr>\n", EscapeXml(Describe(row.run.config)));
   }
-  return html + "</tbody></table></div>\n";
+  html += "</tbody></table></div>\n";
+  if (std::any_of(rows.begin(), rows.end(),
+                  [](const Row& row) { return std::isfinite(row.sample_loss); })) {
+    html +=
+        "<p class=\"soft\">* On the sample of the validation stream that training reads, at the "
+        "newest validation: the whole stream has not been evaluated.</p>\n";
+  }
+  return html;
 }
 
 std::vector<std::string> ReportSentences(const std::vector<RunData>& runs) {
   const auto column = std::find_if(Columns().begin(), Columns().end(), [](const Column& c) {
     return std::string(c.csv) == "perplexity";
   });
-  const RunData *best = nullptr, *first = nullptr;
-  for (const RunData& run : runs) {
-    const double value = Number(run, *column);
+  const std::vector<Row> rows = RowsOf(runs);
+  const Row *best = nullptr, *first = nullptr;
+  for (const Row& row : rows) {
+    const double value = Number(row, *column);
     if (std::isnan(value)) continue;
-    if (first == nullptr) first = &run;
-    if (best == nullptr || value < Number(*best, *column)) best = &run;
+    if (first == nullptr) first = &row;
+    if (best == nullptr || value < Number(*best, *column)) best = &row;
   }
   if (best == nullptr) return {};
+  const std::string& name = best->run.name;
   const double lowest = Number(*best, *column), reference = Number(*first, *column);
   if (runs.size() == 1) {
-    return {fmt::format("{} has a validation perplexity of {}.", best->name, Perplexity(lowest))};
+    return {fmt::format("{} has a validation perplexity of {}.", name, Perplexity(lowest))};
   }
   std::string text =
-      fmt::format("{} has the lowest validation perplexity, {}", best->name, Perplexity(lowest));
+      fmt::format("{} has the lowest validation perplexity, {}", name, Perplexity(lowest));
   if (best != first) {
     text += fmt::format(": {:.2f} % below the {} of {}", 100 * (1 - lowest / reference),
-                        Perplexity(reference), first->name);
+                        Perplexity(reference), first->run.name);
   }
   return {text + "."};
 }

@@ -93,13 +93,20 @@ TEST_F(ReportTest, TableShowsWhatIsThere) {
   EXPECT_TRUE(Contains(ErrorOf([&] { ReportTableHtml(runs); }),
                        "b/summary.json: validation is 3, expected an object; the file is damaged"));
   runs[1].summary = nlohmann::ordered_json();  // not finished
+  runs[1].validation_loss = {{2, 4}, {}, {}, {3, 2.75}};
+  runs[1].train_loss = {{5}, {160}, {12}, {3}};
+  runs[1].throughput = {{2, 5}, {}, {}, {100, 300}};
   html = ReportTableHtml(runs);
-  EXPECT_TRUE(Contains(html, "<td>–</td>"));
-  EXPECT_FALSE(Contains(html, "best"));
+  EXPECT_FALSE(Contains(html, "class=\"best\""));
+  EXPECT_TRUE(Contains(html,
+                       "<td>2.7500*</td><td>15.64*</td><td>–</td><td>65,838</td><td>14</td>"
+                       "<td>5</td><td>160</td><td>150</td><td>0:12</td>"))
+      << html;
+  EXPECT_TRUE(Contains(html, "the whole stream has not been evaluated"));
   const std::string csv = ReportCsv(runs);
   EXPECT_TRUE(
       Contains(csv, "run,model,validation_loss,perplexity,accuracy,bits_per_byte,parameters,"));
-  EXPECT_TRUE(Contains(csv, "\"b\",\"4 blocks, 1x1\",,,,,,,,,,\n")) << csv;
+  EXPECT_TRUE(Contains(csv, "\"b\",\"4 blocks, 1x1\",,,,,65838,14,5,160,150,12\n")) << csv;
   EXPECT_TRUE(Contains(csv, "\"a\",\"4 blocks, Transformer\",2.5,12.1825,0.25,,"));
 }
 

@@ -12,7 +12,7 @@
 namespace denseformer {
 namespace {
 
-// Turns rows p and q of a [rows, cols]: an orthogonal change that leaves singular values alone.
+// Rotates rows p and q of a [rows, cols]: an orthogonal change that leaves singular values alone.
 void Rotate(std::vector<float>& a, int64_t cols, int64_t p, int64_t q, double angle) {
   for (int64_t j = 0; j < cols; ++j) {
     const double x = a[p * cols + j], y = a[q * cols + j];

@@ -110,16 +110,24 @@ std::vector<std::string> Slugs(const std::vector<NamedStudy>& studies) {
   return slugs;
 }
 
-double LimitOfOlder(const std::vector<std::vector<double>>& weights) {
+HeatMap SourceMap(std::string id, std::string title, std::vector<std::vector<double>> values) {
+  HeatMap map;
+  map.id = std::move(id);
+  map.title = std::move(title);
+  map.x_label = "output that is read (0: embedding)";
+  map.y_label = map.row_word = "after block";
+  map.column_word = "output";
   double own = 0, older = 0;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    for (size_t j = 0; j < weights[i].size(); ++j) {
-      if (!std::isfinite(weights[i][j])) continue;
+  for (size_t i = 0; i < values.size(); ++i) {
+    for (size_t j = 0; j < values[i].size(); ++j) {
+      if (!std::isfinite(values[i][j])) continue;
       double& largest = i == j ? own : older;
-      largest = std::max(largest, std::abs(weights[i][j]));
+      largest = std::max(largest, std::abs(values[i][j]));
     }
   }
-  return std::max(older, 0.01 * own);
+  map.values = std::move(values);
+  map.limit = std::max(older, 0.01 * own);
+  return map;
 }
 
 LineChart OneLinePerRun(const std::vector<NamedStudy>& studies, LineChart chart, const char* x_key,

@@ -56,9 +56,10 @@ Series Thinned(Series series);
 // A unique identifier for each run, of letters, digits and hyphens.
 std::vector<std::string> Slugs(const std::vector<NamedStudy>& studies);
 
-// Where the color scale of a heat map of weights ends: a block's own output has a weight near 1,
-// next to which all others would look like zero, so the largest value of an older output decides.
-double LimitOfOlder(const std::vector<std::vector<double>>& weights);
+// A heat map of modules by the outputs that they read: values[i][j] of X_j after block i. A block's
+// own output has a weight near 1, next to which all others would look like zero, so the largest
+// value of an older output ends the color scale.
+HeatMap SourceMap(std::string id, std::string title, std::vector<std::vector<double>> values);
 
 // Fills in one line per run: `y_key` against `x_key`, or against 0, 1, ... where that is null.
 LineChart OneLinePerRun(const std::vector<NamedStudy>& studies, LineChart chart, const char* x_key,

@@ -6,10 +6,6 @@
 
 #include <string>
 
-#include "base/log.h"
-#include "base/parallel.h"
-#include "base/progress.h"
-#include "base/testing.h"
 #include "chart/testing.h"
 #include "train/testing.h"
 #include "train/trainer.h"
@@ -17,14 +13,8 @@
 namespace denseformer {
 
 // Trained models of the preset `test` (4 blocks), with a snapshot of the weights every second step.
-class TrainedRunTest : public testing::Test {
+class TrainedRunTest : public TrainingTest {
  protected:
-  TrainedRunTest() : data_(MakeTestData(scratch_ / "data")) {
-    SetNumThreads(1);
-    SetProgressEnabled(false);
-    SetLogLevel(LogLevel::kError);
-  }
-
   std::string TrainRun(const std::string& name, const std::string& dwa, int64_t seed = 1,
                        int depth = 4, int64_t alphas_every = 2, const std::string& mixer = "static",
                        const std::string& streams = "r") const {
@@ -45,9 +35,6 @@ class TrainedRunTest : public testing::Test {
     Train(request);
     return request.run;
   }
-
-  const TemporaryDirectory scratch_;
-  const std::string data_;
 };
 
 }  // namespace denseformer

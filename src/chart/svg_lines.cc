@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "chart/svg.h"
 
@@ -14,9 +13,9 @@ constexpr double kCap = 2.5;  // half the width of a whisker's ends, pixels
 // the room that FitScale leaves on both sides of the plot.
 constexpr double kApart = 6, kMostApart = 24;
 
-bool Shown(const Series& series, size_t i, const Scale& y) {
+bool Shown(const Series& series, size_t i, bool log_y) {
   return i < series.x.size() && i < series.y.size() && std::isfinite(series.x[i]) &&
-         std::isfinite(series.y[i]) && (!y.log || series.y[i] > 0);
+         std::isfinite(series.y[i]) && (!log_y || series.y[i] > 0);
 }
 
 // 0 for none.
@@ -36,10 +35,10 @@ bool HasErrors(const Series& series) {
 std::string Path(const Series& series, const Scale& x, const Scale& y) {
   std::string path;
   for (size_t i = 0; i < series.x.size(); ++i) {
-    if (!Shown(series, i, y)) continue;
-    const bool begins = i == 0 || !Shown(series, i - 1, y);
+    if (!Shown(series, i, y.log)) continue;
+    const bool begins = i == 0 || !Shown(series, i - 1, y.log);
     path += fmt::format("{}{:.1f} {:.1f}", begins ? "M" : "L", x(series.x[i]), y(series.y[i]));
-    if (begins && !Shown(series, i + 1, y)) path += "h.1";
+    if (begins && !Shown(series, i + 1, y.log)) path += "h.1";
   }
   return path;
 }
@@ -50,7 +49,7 @@ std::string Whiskers(const LineChart& chart, size_t n, const Scale& x, const Sca
   std::string out;
   for (size_t i = 0; i < series.x.size(); ++i) {
     const double error = ErrorAt(series, i);
-    if (!Shown(series, i, y) || error <= 0) continue;
+    if (!Shown(series, i, y.log) || error <= 0) continue;
     const double at = x(series.x[i]), value = series.y[i];
     const double low = y(value - error), high = y(value + error);
     out += fmt::format(
@@ -64,12 +63,14 @@ std::string Whiskers(const LineChart& chart, size_t n, const Scale& x, const Sca
   return out;
 }
 
-// Ascending and without repetition.
-std::vector<double> FiniteXs(const LineChart& chart) {
+// Of the points that are drawn; ascending and without repetition.
+std::vector<double> ShownXs(const LineChart& chart) {
   std::vector<double> xs;
-  for (const Series& series : chart.series)
-    std::copy_if(series.x.begin(), series.x.end(), std::back_inserter(xs),
-                 [](double value) { return std::isfinite(value); });
+  for (const Series& series : chart.series) {
+    for (size_t i = 0; i < series.x.size(); ++i) {
+      if (Shown(series, i, chart.log_y)) xs.push_back(series.x[i]);
+    }
+  }
   std::sort(xs.begin(), xs.end());
   xs.erase(std::unique(xs.begin(), xs.end()), xs.end());
   return xs;
@@ -151,7 +152,7 @@ std::string GroupClass(const Series& series) {
 std::string DrawLines(const LineChart& whole, bool standalone) {
   LineChart chart = whole;  // with as many points as are drawn
   for (Series& series : chart.series) series = Averaged(series, kMostPoints);
-  const std::vector<double> xs = FiniteXs(chart);
+  const std::vector<double> xs = ShownXs(chart);
   const std::vector<LegendEntry> legend = ChartLegend(chart);
   const double top = PlotTop(standalone), bottom = top + kPlotHeight;
   const double height = bottom + kBottom + LegendHeight(legend, standalone);

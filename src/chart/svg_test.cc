@@ -214,6 +214,10 @@ TEST(DrawLines, TicksAtThePoints) {
   chart.ticks_at_points = true;
   const std::string svg = DrawSvg(chart, true);
   for (const char* tick : {">12<", ">24<", ">48<", ">96<"}) EXPECT_EQ(Occurrences(svg, tick), 1);
+  // A point that a logarithmic scale cannot show has no tick either.
+  chart.log_y = true;
+  chart.series[1].y[1] = 0;
+  EXPECT_FALSE(Contains(DrawSvg(chart, true), ">96<"));
 }
 
 TEST(DrawLines, APointAloneIsADot) {

@@ -6,8 +6,10 @@
 #include <limits>
 #include <map>
 
+#include "analysis/study_tools.h"
 #include "analysis/tradeoff.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "sweep/studies.h"
 
@@ -228,33 +230,24 @@ std::vector<Chart> WeightCharts(const ChartInput& input) {
       if (studies.contains("weights")) matrices.push_back(WeightMatrix(studies["weights"]));
     }
     if (matrices.empty()) continue;
-    HeatMap map;
-    map.id = fmt::format("{}-{}", input.id, charts.size() + 1);
-    map.title = fmt::format("Depth weights: {}, mean of {} run{}", row->row->name, matrices.size(),
-                            matrices.size() == 1 ? "" : "s");
-    map.description =
-        "Heat map of the weights of the depth-weighted averages, mean over seeds: a row for each "
-        "module, a column for each output that it reads, 0 for the embedding.";
-    map.x_label = "output that is read (0: embedding)";
-    map.y_label = map.row_word = "after block";
-    map.column_word = "output";
-    map.values = matrices.front();
-    map.errors = matrices.front();
-    double older = 0, own = 0;
-    for (size_t i = 0; i < map.values.size(); ++i) {
-      for (size_t j = 0; j < map.values.size(); ++j) {
+    std::vector<std::vector<double>> means = matrices.front(), errors = matrices.front();
+    for (size_t i = 0; i < means.size(); ++i) {
+      for (size_t j = 0; j < means.size(); ++j) {
         std::vector<double> values;
         for (const auto& matrix : matrices) values.push_back(matrix[i][j]);
         const Estimate estimate = EstimateMean(values);
-        map.values[i][j] = estimate.mean;
-        map.errors[i][j] = estimate.standard_error;
-        double& largest = i == j ? own : older;
-        if (!std::isnan(estimate.mean)) largest = std::max(largest, std::abs(estimate.mean));
+        means[i][j] = estimate.mean;
+        errors[i][j] = estimate.standard_error;
       }
     }
-    if (matrices.size() < 2) map.errors.clear();
-    // A block's own output has a weight near 1, which must not make all others look like zero.
-    map.limit = std::max(older, 0.01 * own);
+    HeatMap map = SourceMap(fmt::format("{}-{}", input.id, charts.size() + 1),
+                            fmt::format("Depth weights: {}, mean of {} run{}", row->row->name,
+                                        matrices.size(), matrices.size() == 1 ? "" : "s"),
+                            std::move(means));
+    map.description =
+        "Heat map of the weights of the depth-weighted averages, mean over seeds: a row for each "
+        "module, a column for each output that it reads, 0 for the embedding.";
+    if (matrices.size() > 1) map.errors = std::move(errors);
     charts.push_back(map);
   }
   return charts;
@@ -301,8 +294,8 @@ void CheckChart(const SweepChart& chart, const std::string& where) {
   std::vector<std::string> names;
   for (const ChartKind& kind : kKinds) names.emplace_back(kind.name);
   if (std::find(names.begin(), names.end(), chart.kind) == names.end()) {
-    Throw(ErrorCode::kInvalid, "{}: got chart kind '{}'{}, expected one of {}", where, chart.kind,
-          DidYouMean(chart.kind, names), Join(names, ", "));
+    Throw(ErrorCode::kInvalid, "{}: got chart kind '{}'{}, expected one of {}", where,
+          Printable(chart.kind), DidYouMean(chart.kind, names), Join(names, ", "));
   }
   if (chart.kind != "option") {
     if (chart.x.empty() && chart.series.empty()) return;

@@ -117,18 +117,6 @@ std::vector<std::string> Sentences(const StudyJson& json) {
   return sentences;
 }
 
-HeatMap MapOf(const std::string& id, const std::string& title, const StudyJson& rows) {
-  HeatMap map;
-  map.id = id;
-  map.title = title;
-  map.x_label = "output that is read (0: embedding)";
-  map.y_label = map.row_word = "after block";
-  map.column_word = "output";
-  map.values = Matrix(rows);
-  map.limit = LimitOfOlder(map.values);
-  return map;
-}
-
 std::vector<Chart> Charts(const std::vector<NamedStudy>& studies) {
   std::vector<Chart> charts;
   LineChart entropy;
@@ -145,16 +133,17 @@ std::vector<Chart> Charts(const std::vector<NamedStudy>& studies) {
     for (const StudyJson& stream : studies[n].json.at("streams")) {
       const std::string name = stream["stream"].get<std::string>();
       const std::string id = slugs[n] + "-" + name;
-      HeatMap mean =
-          MapOf("mixing-mean-" + id,
-                fmt::format("Mean weights: {}, stream {}", studies[n].run, name), stream["mean"]);
+      HeatMap mean = SourceMap("mixing-mean-" + id,
+                               fmt::format("Mean weights: {}, stream {}", studies[n].run, name),
+                               Matrix(stream["mean"]));
       mean.description =
           "Heat map of the mean over tokens of the weights of a stream: one row per module, one "
           "column per output that it reads, 0 for the embedding. Blue is negative, orange "
           "positive.";
-      HeatMap spread = MapOf("mixing-spread-" + id,
-                             fmt::format("Spread over tokens: {}, stream {}", studies[n].run, name),
-                             stream["spread"]);
+      HeatMap spread =
+          SourceMap("mixing-spread-" + id,
+                    fmt::format("Spread over tokens: {}, stream {}", studies[n].run, name),
+                    Matrix(stream["spread"]));
       spread.description = "Heat map of the standard deviation over tokens of the same weights.";
       spread.diverging = false;
       charts.push_back(std::move(mean));

@@ -88,25 +88,21 @@ std::vector<Chart> Charts(const std::vector<NamedStudy>& studies) {
   std::vector<Chart> charts;
   const std::vector<std::string> slugs = Slugs(studies);
   for (size_t n = 0; n < studies.size(); ++n) {
-    HeatMap map;
-    map.id = "sources-" + slugs[n];
-    map.title = "Shares of the outputs: " + studies[n].run;
-    map.description =
-        "Heat map of the share that each output has in the average after a block: magnitude of its "
-        "weight times its norm, over the sum of the module.";
-    map.x_label = "output that is read (0: embedding)";
-    map.y_label = map.row_word = "after block";
-    map.column_word = "share of output";
-    map.diverging = false;
     const size_t size = studies[n].json.at("depth").get<size_t>() + 1;
-    map.values.assign(size, std::vector<double>(size, kNoValue));
+    std::vector<std::vector<double>> shares(size, std::vector<double>(size, kNoValue));
     for (const StudyJson& module : studies[n].json.at("modules")) {
       for (const StudyJson& source : module.at("sources")) {
-        map.values[module.at("block").get<size_t>()][source.at("source").get<size_t>()] =
+        shares[module.at("block").get<size_t>()][source.at("source").get<size_t>()] =
             source.at("share").get<double>();
       }
     }
-    map.limit = LimitOfOlder(map.values);
+    HeatMap map = SourceMap("sources-" + slugs[n], "Shares of the outputs: " + studies[n].run,
+                            std::move(shares));
+    map.description =
+        "Heat map of the share that each output has in the average after a block: magnitude of its "
+        "weight times its norm, over the sum of the module.";
+    map.column_word = "share of output";
+    map.diverging = false;
     charts.push_back(map);
   }
   return charts;

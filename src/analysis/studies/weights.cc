@@ -143,19 +143,14 @@ std::vector<Chart> Charts(const std::vector<NamedStudy>& studies) {
   const std::vector<std::string> slugs = Slugs(studies);
   for (size_t n = 0; n < studies.size(); ++n) {
     const NamedStudy& study = studies[n];
-    HeatMap map;
-    map.id = "weights-" + slugs[n];
     const size_t runs = study.json.at("runs").size();
-    map.title = fmt::format("Depth weights: {}{}", study.run,
-                            runs > 1 ? fmt::format(", mean of {} runs", runs) : "");
+    HeatMap map = SourceMap("weights-" + slugs[n],
+                            fmt::format("Depth weights: {}{}", study.run,
+                                        runs > 1 ? fmt::format(", mean of {} runs", runs) : ""),
+                            Matrix(study.json.at("mean")));
     map.description =
         "Heat map of the weights of the depth-weighted averages: one row per module, one column "
         "per output that it reads, 0 for the embedding. Blue is negative, orange positive.";
-    map.x_label = "output that is read (0: embedding)";
-    map.y_label = map.row_word = "after block";
-    map.column_word = "output";
-    map.values = Matrix(study.json.at("mean"));
-    map.limit = LimitOfOlder(map.values);
     if (runs > 1) map.errors = Matrix(study.json.at("standard_error"));
     charts.push_back(map);
   }
