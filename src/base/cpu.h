@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 
 namespace denseformer {
 
@@ -12,8 +13,10 @@ namespace denseformer {
 enum class CpuFeature : uint32_t {
   kAvx2 = 1 << 0,        // AVX2 and FMA
   kAvx512 = 1 << 1,      // AVX-512 F, BW, CD, DQ, VL
-  kAvx512Bf16 = 1 << 2,  // AVX-512 BF16: dot products and conversions
-  kAmxBf16 = 1 << 3,     // AMX tiles and their bf16 dot product
+  kAvx512Vnni = 1 << 2,  // AVX-512 VNNI: int8 dot products
+  kAvx512Bf16 = 1 << 3,  // AVX-512 BF16: dot products and conversions
+  kAmxBf16 = 1 << 4,     // AMX tiles and their bf16 dot product
+  kAmxInt8 = 1 << 5,     // AMX tiles and their int8 dot product
 };
 
 class CpuFeatures {
@@ -32,6 +35,11 @@ class CpuFeatures {
     both.bits_ = bits_ & other.bits_;
     return both;
   }
+  constexpr CpuFeatures operator|(CpuFeatures other) const {
+    CpuFeatures either;
+    either.bits_ = bits_ | other.bits_;
+    return either;
+  }
   constexpr bool operator==(const CpuFeatures&) const = default;
 
  private:
@@ -43,8 +51,15 @@ class CpuFeatures {
 // says.
 CpuFeatures GetCpuFeatures();
 
+// Makes GetCpuFeatures count `features` as detected where the CPU has all of avx512-nobf16. For the
+// emulator of tests (kernels/emulation), before the first call of GetCpuFeatures.
+void AddCpuFeaturesForTesting(CpuFeatures features);
+
 // The name of a set of features, as DENSEFORMER_CPU takes it.
 const char* CpuName(CpuFeatures features);
+
+// The features of a set: "AVX2, AVX-512, VNNI"; "none" of an empty one.
+std::string CpuFeatureList(CpuFeatures features);
 
 // Whether CPUID describes the tile registers (leaf 0x1D), where kAmxBf16 is in use. Some virtual
 // machines hide that leaf though the tiles work; code that sizes its tiles by it then fails with an

@@ -15,8 +15,7 @@ using enum CpuFeature;
   setenv("DENSEFORMER_CPU", setting, 1);
   try {
     const CpuFeatures cpu = GetCpuFeatures();
-    std::fprintf(stderr, "name %s: avx2 %d avx512 %d bf16 %d amx %d", CpuName(cpu), cpu.Has(kAvx2),
-                 cpu.Has(kAvx512), cpu.Has(kAvx512Bf16), cpu.Has(kAmxBf16));
+    std::fprintf(stderr, "name %s: %s.", CpuName(cpu), CpuFeatureList(cpu).c_str());
   } catch (const Error& error) {
     std::fprintf(stderr, "%s: %s", ErrorName(error.code()), error.what());
   }
@@ -26,20 +25,23 @@ using enum CpuFeature;
 TEST(CpuDeathTest, TheEnvironmentLimitsTheFeatures) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto done = testing::ExitedWithCode(0);
-  EXPECT_EXIT(PrintFeatures(""), done, "name (baseline|avx2|avx512-nobf16|avx512|amx): ");
-  EXPECT_EXIT(PrintFeatures("baseline"), done, "name baseline: avx2 0 avx512 0 bf16 0 amx 0");
+  EXPECT_EXIT(PrintFeatures(""), done,
+              "name (baseline|avx2|avx512-novnni|avx512-nobf16|avx512|amx): ");
+  EXPECT_EXIT(PrintFeatures("baseline"), done, "name baseline: none\\.");
   // Where the CPU has less, it says so instead of testing less than was asked for.
   const std::string unsupported = "|unsupported: .*but this CPU has .*; expected one of baseline";
-  EXPECT_EXIT(PrintFeatures("avx2"), done, "name avx2: avx2 1 avx512 0 bf16 0 amx 0" + unsupported);
+  EXPECT_EXIT(PrintFeatures("avx2"), done, "name avx2: AVX2\\." + unsupported);
+  EXPECT_EXIT(PrintFeatures("avx512-novnni"), done,
+              "name avx512-novnni: AVX2, AVX-512\\." + unsupported);
   EXPECT_EXIT(PrintFeatures("avx512-nobf16"), done,
-              "name avx512-nobf16: avx2 1 avx512 1 bf16 0 amx 0" + unsupported);
-  EXPECT_EXIT(
-      PrintFeatures("avx512"), done,
-      "name avx512(: avx2 1 avx512 1 bf16 1|-nobf16: avx2 1 avx512 1 bf16 0) amx 0" + unsupported);
-  EXPECT_EXIT(PrintFeatures("amx"), done, "name amx: avx2 1 avx512 1 bf16 1 amx 1" + unsupported);
+              "name avx512-nobf16: AVX2, AVX-512, VNNI\\." + unsupported);
+  EXPECT_EXIT(PrintFeatures("avx512"), done,
+              "name avx512: AVX2, AVX-512, VNNI, BF16\\." + unsupported);
+  EXPECT_EXIT(PrintFeatures("amx"), done,
+              "name amx: AVX2, AVX-512, VNNI, BF16, AMX-BF16, AMX-INT8\\." + unsupported);
   EXPECT_EXIT(PrintFeatures("AVX2"), done,
-              "usage: DENSEFORMER_CPU: got 'AVX2', expected one of baseline, avx2, avx512-nobf16, "
-              "avx512, amx");
+              "usage: DENSEFORMER_CPU: got 'AVX2', expected one of baseline, avx2, avx512-novnni, "
+              "avx512-nobf16, avx512, amx");
 }
 
 TEST(Cpu, SetsOfFeatures) {
@@ -49,14 +51,16 @@ TEST(Cpu, SetsOfFeatures) {
   EXPECT_TRUE(all.HasAll(some));
   EXPECT_FALSE(some.HasAll(all));
   EXPECT_EQ(all & some, some);
+  EXPECT_EQ(some | all, all);
 }
 
 TEST(Cpu, NamesOfSets) {
   EXPECT_STREQ(CpuName({}), "baseline");
   EXPECT_STREQ(CpuName({kAvx2}), "avx2");
-  EXPECT_STREQ(CpuName({kAvx2, kAvx512}), "avx512-nobf16");
-  EXPECT_STREQ(CpuName({kAvx2, kAvx512, kAvx512Bf16}), "avx512");
-  EXPECT_STREQ(CpuName({kAvx2, kAvx512, kAvx512Bf16, kAmxBf16}), "amx");
+  EXPECT_STREQ(CpuName({kAvx2, kAvx512}), "avx512-novnni");
+  EXPECT_STREQ(CpuName({kAvx2, kAvx512, kAvx512Vnni}), "avx512-nobf16");
+  EXPECT_STREQ(CpuName({kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16}), "avx512");
+  EXPECT_STREQ(CpuName({kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmxBf16, kAmxInt8}), "amx");
 }
 
 }  // namespace

@@ -86,6 +86,12 @@ void RequireMemory(const std::string& what, int64_t bytes, const std::string& re
         HumanBytes(static_cast<double>(bytes)), HumanBytes(static_cast<double>(available)), remedy);
 }
 
+int64_t ResidentMemory() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  return file >> total >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
 int64_t PeakMemory() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -19,6 +19,9 @@ void RequireAddressSpace(const std::string& what, int64_t bytes);
 // than refuse. `what` begins the message ("training"), `remedy` says how to need less.
 void RequireMemory(const std::string& what, int64_t bytes, const std::string& remedy);
 
+// Bytes that this process has in memory now; 0 where the system does not say.
+int64_t ResidentMemory();
+
 // The most bytes that this process has had in memory at a time.
 int64_t PeakMemory();
 

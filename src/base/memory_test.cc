@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error_testing.h"
+#include "base/testing.h"
 
 namespace denseformer {
 namespace {
@@ -32,6 +33,21 @@ TEST(MemoryTest, ThePeakStays) {
   EXPECT_GT(before, 0);
   { const std::vector<char> large(static_cast<size_t>(before) + bytes, 1); }
   EXPECT_GE(PeakMemory(), before + static_cast<int64_t>(bytes));
+}
+
+TEST(MemoryTest, ResidentMemoryFollowsWhatIsHeld) {
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  const int64_t before = ResidentMemory();
+  {
+    const std::vector<char> large(static_cast<size_t>(kBytes), 1);
+    // Without a use, a compiler may leave out the allocation.
+    asm volatile("" : : "r"(large.data()) : "memory");
+    EXPECT_GE(ResidentMemory(), before + kBytes - (kBytes >> 4));
+  }
+  // A sanitizer keeps freed memory for a while.
+  if (!kSanitized) {
+    EXPECT_LT(ResidentMemory(), before + kBytes / 2);
+  }
 }
 
 // In a process of its own, because the limit stays.

@@ -1,4 +1,4 @@
-// A result that goes where a user says (--out).
+// A result that goes where a user says (--output).
 #ifndef DENSEFORMER_BASE_OUTPUT_FILE_H_
 #define DENSEFORMER_BASE_OUTPUT_FILE_H_
 

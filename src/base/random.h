@@ -1,7 +1,7 @@
 // Counter-based random numbers (Philox 4x32, 10 rounds; Salmon et al., SC 2011).
 //
 // The numbers are a pure function of (key, counter): the same whatever the number of threads or
-// processes, and a run can go on at any step with no state to restore.
+// processes, and a run can resume at any step with no state to restore.
 #ifndef DENSEFORMER_BASE_RANDOM_H_
 #define DENSEFORMER_BASE_RANDOM_H_
 

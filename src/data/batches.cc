@@ -19,10 +19,6 @@ BatchOrder ParseBatchOrder(const std::string& name) {
   Throw(ErrorCode::kInvalid, "order of batches: got '{}', expected shuffled or random", name);
 }
 
-const char* BatchOrderName(BatchOrder order) {
-  return order == BatchOrder::kShuffled ? "shuffled" : "random";
-}
-
 // A Feistel network permutes the numbers of an even count of bits; a result outside [0, n) goes
 // through it again until it is inside (at most about four times on average), which keeps it a
 // bijection of [0, n).

@@ -1,7 +1,7 @@
 // Which tokens a training step or an evaluation reads.
 //
 // Training: sample s of step n is a window of T + 1 tokens whose start is a pure function of
-// (seed, n, s). It does not depend on the number of processes, and a run goes on at any step with
+// (seed, n, s). It does not depend on the number of processes, and a run resumes at any step with
 // no state. With g = n * B + s the number of the sample in the run:
 //   kShuffled  the stream is cut into W = (size - 1) / T windows; epoch g / W visits each exactly
 //              once, in the order of a permutation keyed by (seed, epoch)
@@ -23,11 +23,10 @@ enum class BatchOrder { kShuffled, kRandom };
 
 // "shuffled" or "random"; throws kInvalid.
 BatchOrder ParseBatchOrder(const std::string& name);
-const char* BatchOrderName(BatchOrder order);
 
 struct BatchOptions {
   int64_t sequence_length = 0;  // T
-  int64_t batch_size = 0;       // B: samples a step over all processes
+  int64_t batch_size = 0;       // B: samples per step over all processes
   uint64_t seed = 0;
   BatchOrder order = BatchOrder::kShuffled;
 };

@@ -2,7 +2,7 @@
 //
 //   .txt (and any other named file):   documents are separated by lines "<|endoftext|>" and by the
 //                                      end of the file
-//   .jsonl:                            one object a line, the document is one of its fields
+//   .jsonl:                            one object per line, the document is one of its fields
 //   each also .zst or .gz
 //   a directory:                       its .txt and .jsonl files and those of its folders, by name
 //

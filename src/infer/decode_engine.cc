@@ -362,19 +362,21 @@ DecodeEngine DecodeEngine::Create(LanguageModel model, const EngineOptions& opti
   options.Validate();
   const Model& weights = model.impl().model;
   const ModelConfig& config = weights.config();
-  const int64_t page = static_cast<int64_t>(KvPool::PageBytes(config, weights.compute()));
+  const DType compute = weights.compute();
   int64_t pages = KvPagesFor(config.seq_len) * options.max_sequences;
   if (options.memory_bytes > 0) {
-    const int64_t buffers = static_cast<int64_t>(
-        Activations::Bytes(config, weights.compute(), options.max_rows, 1, ModelUse::kInference));
-    const int64_t fitting = (options.memory_bytes - buffers) / page;
-    if (options.memory_bytes < buffers + page) {
+    const size_t limit = static_cast<size_t>(options.memory_bytes);
+    const size_t buffers = Storage::TakenBytes(
+        Activations::Bytes(config, compute, options.max_rows, 1, ModelUse::kInference));
+    const size_t least = buffers + KvPool::TakenBytes(config, compute, 1);
+    if (limit < least) {
+      const size_t page = KvPool::PageBytes(config, compute);
       Throw(ErrorCode::kUsage,
             "memory_bytes: got {}, but the buffers of a step of {} rows take {} bytes and one page "
             "of keys and values {}; raise it or lower max_rows",
-            options.memory_bytes, options.max_rows, buffers, page);
+            limit, options.max_rows, least - page, page);
     }
-    pages = std::min(pages, fitting);
+    pages = std::min(pages, KvPool::PagesWithin(config, compute, limit - buffers));
   }
   return DecodeEngine(std::make_unique<Impl>(std::move(model), options, pages));
 }

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "base/error_testing.h"
+#include "base/memory.h"
 #include "base/random.h"
+#include "base/testing.h"
 #include "denseformer/engine.h"
 #include "infer/testing.h"
 
@@ -255,6 +257,32 @@ TEST(Engine, MemoryIsBoundedAndRefusedBeforeItIsTaken) {
   for (int n = 0; n < 3; ++n) {
     EXPECT_EQ(outcomes[ids[n + 1]].tokens, Alone(model, Request({9, n}, 40)).tokens);
   }
+}
+
+TEST(Engine, MemoryLimitIsWhatTheProcessTakes) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's memory cannot be told from the engine's";
+  ModelConfig config = ModelConfig::Preset("test");
+  config.n_layer = 150;  // a page takes 2.34 MiB
+  config.n_embd = 64;
+  config.vocab_size = 320;
+  Model weights(config, DType::kF32, ModelUse::kInference);
+  weights.Initialize(3);
+  const LanguageModel model =
+      MakeLanguageModel(weights.Frozen(WeightFormat::kF32), Tokenizer::Bytes());
+  EngineOptions options{.max_sequences = 256, .memory_bytes = 300 << 20, .kept_prefixes = 1000};
+  const int64_t before = ResidentMemory();
+  DecodeEngine engine = DecodeEngine::Create(model, options);
+  Random random(/*key=*/1);
+  for (int n = 0; n < 150; ++n) {  // of one page each, which stays when they end
+    std::vector<int32_t> prompt(30);
+    for (int32_t& token : prompt) token = static_cast<int32_t>(random.Below(257));
+    engine.Add(Request(prompt, 1));
+  }
+  Outcomes outcomes;
+  RunToEnd(engine, outcomes);
+  EXPECT_EQ(engine.stats().cache_bytes, engine.stats().cache_limit_bytes);
+  const double limit = static_cast<double>(options.memory_bytes);
+  EXPECT_NEAR(static_cast<double>(ResidentMemory() - before), limit, 0.1 * limit);
 }
 
 TEST(Engine, BadInputIsOneErrorAndOthersGoOn) {

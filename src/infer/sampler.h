@@ -1,4 +1,5 @@
-// Chooses the next token from logits.
+// Chooses the next token from logits. For many texts at once its time counts: each token of each
+// text looks at a whole vocabulary.
 #ifndef DENSEFORMER_INFER_SAMPLER_H_
 #define DENSEFORMER_INFER_SAMPLER_H_
 
@@ -18,18 +19,16 @@ class Sampler {
   // The token at position `position` of the generated text. `context` holds the tokens so far (for
   // the repetition penalty). Throws Error (kNonFinite) where no logit is a finite number.
   int32_t Choose(std::span<const float> logits, std::span<const int32_t> context,
-                 uint64_t position);
+                 uint64_t position) const;
 
  private:
-  struct Candidate {
-    float logit;
-    int32_t id;
-  };
+  std::span<const float> Penalize(std::span<const float> logits,
+                                  std::span<const int32_t> context) const;
+  size_t ChooseByRank(std::span<const float> logits, double total, double chance) const;
+  size_t ChooseById(double total, double chance) const;
 
   SamplingOptions options_;
   uint64_t stream_;
-  std::vector<Candidate> candidates_;
-  std::vector<double> weights_;  // of the candidates
 };
 
 // Log-probability of `chosen` and of the `count` likeliest among the first `choices` tokens. The

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 
+#include "base/random.h"
 #include "denseformer/error.h"
 
 namespace denseformer {
@@ -20,6 +22,86 @@ std::map<int32_t, double> Shares(const SamplingOptions& options, const std::vect
   Sampler sampler(options, 0);
   for (int i = 0; i < kDraws; ++i) shares[sampler.Choose(logits, context, i)] += 1.0 / kDraws;
   return shares;
+}
+
+// The same choice by its definition: all tokens in order, filter by filter, one sum.
+int32_t PlainChoice(const SamplingOptions& o, const std::vector<float>& logits,
+                    const std::vector<int32_t>& context, uint64_t position) {
+  struct Token {
+    double logit;
+    int32_t id;
+    double weight = 0;
+  };
+  std::vector<Token> tokens;
+  const float penalty = static_cast<float>(o.repetition_penalty);
+  for (size_t id = 0; id < logits.size(); ++id) {
+    float logit = logits[id];
+    if (std::find(context.begin(), context.end(), static_cast<int32_t>(id)) != context.end()) {
+      logit = logit > 0 ? logit / penalty : logit * penalty;
+    }
+    tokens.push_back({logit, static_cast<int32_t>(id)});
+  }
+  std::vector<Token> order = tokens;
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Token& a, const Token& b) { return a.logit > b.logit; });
+  const double largest = order[0].logit;
+  if (o.temperature == 0) return order[0].id;
+  if (o.top_k > 0 || o.top_p < 1) tokens = order;
+  if (o.top_k > 0) tokens.resize(std::min<size_t>(tokens.size(), o.top_k));
+  double total = 0;
+  for (Token& t : tokens) total += t.weight = std::exp((t.logit - largest) / o.temperature);
+  if (o.top_p < 1) {
+    size_t kept = 0;
+    for (double sum = 0; kept < tokens.size() && sum < o.top_p * total;) {
+      sum += tokens[kept++].weight;
+    }
+    tokens.resize(std::max<size_t>(kept, 1));
+  }
+  std::erase_if(tokens, [&](const Token& t) { return t.weight < o.min_p; });
+  double left = 0;
+  for (const Token& t : tokens) left += t.weight;
+  left *= Random(o.seed, /*stream=*/7, position).UniformDouble();
+  for (const Token& t : tokens) {
+    if ((left -= t.weight) < 0) return t.id;
+  }
+  return order[0].id;
+}
+
+TEST(Sampler, ChoosesAsByDefinition) {
+  Random random(1);
+  for (const size_t vocabulary : {1, 2, 5, 31, 33, 257, 3001}) {
+    for (const double deviation : {0.0, 0.02, 3.0}) {  // all alike; nearly; as trained models
+      std::vector<float> logits(vocabulary);
+      for (float& logit : logits) logit = static_cast<float>(deviation) * random.Normal();
+      for (size_t id = 3; id < vocabulary; id += 7) logits[id] = logits[id - 2];
+      const std::vector<int32_t> context = {0, 4, 4, 9000};
+      for (const int top_k : {0, 1, 40, 1000}) {
+        for (const double top_p : {1.0, 0.9, 0.3}) {
+          for (const double min_p : {0.0, 0.05}) {
+            SamplingOptions options;
+            options.top_k = top_k;
+            options.top_p = top_p;
+            options.min_p = min_p;
+            options.temperature = top_k == 1000 ? 0.7 : 1;
+            options.repetition_penalty = min_p > 0 ? 1.3 : 1;
+            const Sampler sampler(options, 7);
+            for (uint64_t n = 0; n < 20; ++n) {
+              ASSERT_EQ(sampler.Choose(logits, context, n),
+                        PlainChoice(options, logits, context, n))
+                  << vocabulary << " " << deviation << " " << top_k << " " << top_p << " " << min_p;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Sampler, PenaltiesBeyondTheRangeOfFloats) {
+  SamplingOptions options;
+  options.repetition_penalty = 100;
+  const std::vector<float> logits = {-3e38f, 1.0f};
+  EXPECT_EQ(Sampler(options, 0).Choose(logits, std::vector<int32_t>{0}, 0), 1);
 }
 
 TEST(Sampler, ZeroTemperatureTakesTheFirstOfTheLikeliest) {

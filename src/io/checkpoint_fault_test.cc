@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ModelConfig TinyConfig() {
+// Every bit of its files is changed.
+ModelConfig SmallestConfig() {
   ModelConfig config;
   config.n_layer = 1;
   config.n_head = 1;
@@ -31,7 +32,7 @@ ModelConfig TinyConfig() {
 }
 
 Model& SharedModel() {
-  static Model model(TinyConfig(), DType::kF32, ModelUse::kInference);
+  static Model model(SmallestConfig(), DType::kF32, ModelUse::kInference);
   return model;
 }
 
@@ -79,7 +80,7 @@ bool FailOnce(const FaultCase& c, int fail_at, bool stays_broken) {
   const TemporaryDirectory scratch;
   const std::string run = scratch / "run";
   const RunWriter writer(run);
-  WriteRunFiles(writer, TinyConfig(), "");
+  WriteRunFiles(writer, SmallestConfig(), "");
   Save(writer, 1, c.first_step, {.keep = c.keep});
   int operations = 0;
   SetIoFaultForTesting([&](IoOperation, const std::string&) {
@@ -100,7 +101,7 @@ bool FailOnce(const FaultCase& c, int fail_at, bool stays_broken) {
     EXPECT_NE(message.find("No space left on device"), std::string::npos) << message;
     EXPECT_GE(LoadedValue(run), 1) << fail_at;
   }
-  EXPECT_EQ(LoadModel(run, DType::kF32, ModelUse::kInference).config(), TinyConfig());
+  EXPECT_EQ(LoadModel(run, DType::kF32, ModelUse::kInference).config(), SmallestConfig());
   // With the disk mended the next save is like any other.
   Save(writer, 3, 30, {.keep = 1});
   EXPECT_EQ(LoadedValue(run), 3);
@@ -127,7 +128,7 @@ bool KillOnce(const FaultCase& c, int kill_at) {
   const std::string run = scratch / "run";
   {
     const RunWriter writer(run);
-    WriteRunFiles(writer, TinyConfig(), "");
+    WriteRunFiles(writer, SmallestConfig(), "");
     Save(writer, 1, c.first_step, {.keep = c.keep});
   }
   const pid_t child = fork();
@@ -145,7 +146,7 @@ bool KillOnce(const FaultCase& c, int kill_at) {
   EXPECT_EQ(waitpid(child, &status, 0), child);
   // As a reader finds it, then as the next writer does.
   EXPECT_GE(LoadedValue(run), 1) << kill_at;
-  EXPECT_EQ(LoadModel(run, DType::kF32, ModelUse::kInference).config(), TinyConfig());
+  EXPECT_EQ(LoadModel(run, DType::kF32, ModelUse::kInference).config(), SmallestConfig());
   const RunWriter writer(run);
   EXPECT_GE(LoadedValue(run), WEXITSTATUS(status) == 0 ? 2 : 1) << kill_at;
   Save(writer, 3, 30, {.keep = 1});

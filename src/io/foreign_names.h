@@ -37,7 +37,7 @@ struct ForeignPiece {
   std::vector<int64_t> shape;
 };
 
-// Where the elements of `parameter` are. One piece, but with kFinal one a weight of the average.
+// Where the elements of `parameter` are. One piece, but with kFinal one per weight of the average.
 std::vector<ForeignPiece> PiecesOf(const Parameter& parameter, const ForeignNaming& naming);
 
 // The naming that these names show.

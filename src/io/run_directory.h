@@ -1,4 +1,4 @@
-// Run directories: a model, and all that training needs to go on. Common tools can read them.
+// Run directories: a model, and all that training needs to resume. Common tools can read them.
 //
 //   RUN/
 //     config.json          {"model_type": "denseformer", <fields of ModelConfig>}
@@ -125,7 +125,7 @@ std::string SaveCheckpoint(const RunWriter& writer, const Model& model, const Mo
                            const TrainerState& state, const SaveOptions& options = {});
 
 // The last part of SaveCheckpoint, after the checkpoint is durable: RUN/model.safetensors, and old
-// checkpoints. For a run that goes on from `checkpoint`, whose writer may have been killed before.
+// checkpoints. For a run that resumes from `checkpoint`, whose writer may have been killed before.
 void FinishSave(const RunWriter& writer, const CheckpointInfo& checkpoint,
                 const SaveOptions& options);
 

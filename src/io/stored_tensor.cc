@@ -43,14 +43,22 @@ struct Half {
 };
 float Convert(Half value) { return HalfToFloat(value.bits); }
 
+template <class T>
+float ElementAt(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return Convert(value);
+}
+
 // `n` elements that lie `stride` apart.
 template <class T>
 void ReadRow(const std::byte* from, int64_t n, int64_t stride, float* out) {
-  for (int64_t i = 0; i < n; ++i) {
-    T value;
-    std::memcpy(&value, from + i * stride * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    out[i] = Convert(value);
+  constexpr int64_t kSize = sizeof(T);
+  if (stride == 1) {  // a loop of its own: compilers know the distance
+    for (int64_t i = 0; i < n; ++i) out[i] = ElementAt<T>(from + i * kSize);
+    return;
   }
+  for (int64_t i = 0; i < n; ++i) out[i] = ElementAt<T>(from + i * stride * kSize);
 }
 
 using RowReader = void (*)(const std::byte*, int64_t, int64_t, float*);

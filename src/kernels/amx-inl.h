@@ -28,6 +28,8 @@
   asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(bytes) : "memory")
 #define DF_TILE_ZERO(tile) asm volatile("tilezero %%tmm" #tile ::)
 #define DF_TILE_MULTIPLY(c, a, b) asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+// Signed bytes of a, unsigned ones of b.
+#define DF_TILE_MULTIPLY_INT8(c, a, b) asm volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 
 DF_BEGIN_AVX512_BF16
 namespace denseformer::amx {

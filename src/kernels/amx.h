@@ -1,5 +1,5 @@
-// AMX tiles for bf16 products, and the layouts that they read. x86-64 only, to be called where the
-// CPU level is kAmx (base/cpu.h); nothing here checks it.
+// AMX tiles for bf16 matmuls, and the layouts that they read. x86-64 only, to be called with
+// CpuFeature::kAmxBf16 (base/cpu.h); nothing here checks it.
 //
 // A tile holds 16 rows of 64 bytes. C += A B takes
 //   A: 16 rows of 32 bf16, in C order (any distance between rows);

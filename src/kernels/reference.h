@@ -36,7 +36,7 @@ Values GeluBackward(const Values& x, const Values& dy);
 
 Values ResidualForward(const Values& x, const Values& delta, double gain, const Dropout& dropout);
 
-// qkv [batch, time, 3 * heads * head_size]; direction -1 turns back.
+// qkv [batch, time, 3 * heads * head_size]; direction -1 rotates back.
 Values Rotary(const Values& qkv, int64_t time, int64_t heads, int64_t head_size, double base,
               int direction);
 

@@ -21,8 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // q and k are contiguous: 2 * heads heads in a row. A vector of the table serves them all.
 #if HWY_TARGET == HWY_SCALAR  // one lane: no pair in a vector
 template <class T>
-HWY_INLINE void TurnRow(const float* table, int64_t heads, int64_t head_size, float direction,
-                        T* row) {
+HWY_INLINE void RotateRow(const float* table, int64_t heads, int64_t head_size, float direction,
+                          T* row) {
   for (int64_t i = 0; i < 2 * heads * head_size; i += 2) {
     const float cosine = table[i % head_size], sine = direction * table[i % head_size + 1];
     const float a = static_cast<float>(row[i]), b = static_cast<float>(row[i + 1]);
@@ -32,33 +32,33 @@ HWY_INLINE void TurnRow(const float* table, int64_t heads, int64_t head_size, fl
 }
 #else
 template <class T>
-HWY_INLINE void TurnRow(const float* table, int64_t heads, int64_t head_size, float direction,
-                        T* row) {
+HWY_INLINE void RotateRow(const float* table, int64_t heads, int64_t head_size, float direction,
+                          T* row) {
   const hn::ScalableTag<float> d;
   const auto sign = hn::OddEven(hn::Set(d, direction), hn::Set(d, -direction));
   ForEachVector(d, head_size, [&](int64_t i, auto lanes) HWY_ATTR {
-    const auto turn = LoadLanes(d, table + i, lanes);
-    const auto cosine = hn::DupEven(turn), sine = hn::Mul(hn::DupOdd(turn), sign);
+    const auto angles = LoadLanes(d, table + i, lanes);
+    const auto cosine = hn::DupEven(angles), sine = hn::Mul(hn::DupOdd(angles), sign);
     for (int64_t h = 0; h < 2 * heads; ++h) {
       T* at = row + h * head_size + i;
       const auto v = LoadLanes(d, at, lanes);
-      const auto turned = hn::MulAdd(hn::Reverse2(d, v), sine, hn::Mul(v, cosine));
-      StoreLanes(d, turned, at, lanes);
+      const auto rotated = hn::MulAdd(hn::Reverse2(d, v), sine, hn::Mul(v, cosine));
+      StoreLanes(d, rotated, at, lanes);
     }
   });
 }
 #endif
 
 // Rows [begin, end) of qkv; a sequence has `time` rows.
-void TurnRows(const Tensor& table, int64_t heads, float direction, int64_t time, const Tensor& qkv,
-              int64_t begin, int64_t end) {
+void RotateRows(const Tensor& table, int64_t heads, float direction, int64_t time,
+                const Tensor& qkv, int64_t begin, int64_t end) {
   const int64_t head_size = table.cols(), cols = qkv.cols();
   for (int64_t n = begin; n < end; ++n) {
-    const float* turn = table.f32() + n % time * head_size;
+    const float* angles = table.f32() + n % time * head_size;
     if (qkv.dtype() == DType::kF32) {
-      TurnRow(turn, heads, head_size, direction, qkv.f32() + n * cols);
+      RotateRow(angles, heads, head_size, direction, qkv.f32() + n * cols);
     } else {
-      TurnRow(turn, heads, head_size, direction, qkv.As<bf16>() + n * cols);
+      RotateRow(angles, heads, head_size, direction, qkv.As<bf16>() + n * cols);
     }
   }
 }
@@ -72,7 +72,7 @@ HWY_AFTER_NAMESPACE();
 namespace denseformer {
 namespace {
 
-HWY_EXPORT(TurnRows);
+HWY_EXPORT(RotateRows);
 
 void Rotate(const Tensor& table, int64_t heads, float direction, const Tensor& qkv) {
   const int64_t head_size = table.cols();
@@ -81,7 +81,7 @@ void Rotate(const Tensor& table, int64_t heads, float direction, const Tensor& q
   const int64_t time = qkv.shape()[qkv.shape().rank() - 2];
   DF_CHECK_MSG(time <= table.rows(), "{} positions, table of {}", time, table.rows());
   ParallelFor(qkv.rows(), /*grain=*/8, [&](int64_t begin, int64_t end, int) {
-    DF_DYNAMIC_DISPATCH(TurnRows)(table, heads, direction, time, qkv, begin, end);
+    DF_DYNAMIC_DISPATCH(RotateRows)(table, heads, direction, time, qkv, begin, end);
   });
 }
 

@@ -1,4 +1,4 @@
-// Rotary positions on q and k: adjacent pairs (2m, 2m+1) of each head turn by the angle
+// Rotary positions on q and k: adjacent pairs (2m, 2m+1) of each head are rotated by
 // t * base^(-2m / head_size): (a, b) -> (a cos - b sin, b cos + a sin).
 #ifndef DENSEFORMER_KERNELS_ROTARY_H_
 #define DENSEFORMER_KERNELS_ROTARY_H_

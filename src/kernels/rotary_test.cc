@@ -30,9 +30,9 @@ TEST(Rotary, AgreesWithReferenceAndTurnsBack) {
       const Values before = qkv.FillNormal(1).values();
       RotaryForward(table, c.heads, qkv);
       ExpectClose(qkv, reference::Rotary(before, c.time, c.heads, c.head_size, 10000, 1), 2e-7);
-      const Values turned = qkv.values();
+      const Values rotated = qkv.values();
       RotaryBackward(table, c.heads, qkv);
-      ExpectClose(qkv, reference::Rotary(turned, c.time, c.heads, c.head_size, 10000, -1), 2e-7);
+      ExpectClose(qkv, reference::Rotary(rotated, c.time, c.heads, c.head_size, 10000, -1), 2e-7);
       if (dtype == DType::kF32) ExpectClose(qkv, before, 3e-7);
     }
   }

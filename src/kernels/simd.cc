@@ -10,10 +10,12 @@ namespace {
 int64_t AllowedTargets() {
   const int64_t supported = hwy::SupportedTargets();
 #if HWY_ARCH_X86
-  // In Highway's masks a better target has a lower bit; all that are better than AVX3_DL use BF16.
+  // In Highway's masks a better target has a lower bit; AVX3_DL uses VNNI, and all that are better
+  // use BF16.
   const CpuFeatures cpu = GetCpuFeatures();
   if (!cpu.Has(CpuFeature::kAvx2)) return supported & HWY_STATIC_TARGET;
   if (!cpu.Has(CpuFeature::kAvx512)) return supported & ~(HWY_AVX2 - 1);
+  if (!cpu.Has(CpuFeature::kAvx512Vnni)) return supported & ~(HWY_AVX3 - 1);
   if (!cpu.Has(CpuFeature::kAvx512Bf16)) return supported & ~(HWY_AVX3_DL - 1);
 #endif
   return supported;
@@ -22,6 +24,7 @@ int64_t AllowedTargets() {
 }  // namespace
 
 namespace simd_internal {
+bool has_avx512_vnni = false;
 bool has_avx512_bf16 = false;
 }  // namespace simd_internal
 
@@ -30,6 +33,7 @@ void LimitSimdTargets() {
     const int64_t allowed = AllowedTargets();
     hwy::SetSupportedTargetsForTest(allowed != 0 ? allowed : HWY_STATIC_TARGET);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    simd_internal::has_avx512_vnni = GetCpuFeatures().Has(CpuFeature::kAvx512Vnni);
     simd_internal::has_avx512_bf16 = GetCpuFeatures().Has(CpuFeature::kAvx512Bf16);
     return true;
   }();

@@ -18,7 +18,8 @@ void LimitSimdTargets();
 const char* SimdTargetName();
 
 namespace simd_internal {
-// Set by LimitSimdTargets: CpuFeature::kAvx512Bf16 at the price of a load.
+// Set by LimitSimdTargets: CpuFeature::kAvx512Vnni and kAvx512Bf16 at the price of a load.
+extern bool has_avx512_vnni;
 extern bool has_avx512_bf16;
 }  // namespace simd_internal
 

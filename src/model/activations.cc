@@ -10,7 +10,7 @@
 namespace denseformer {
 namespace {
 
-// Logits exist for one chunk of rows at a time: enough rows that the product with the embedding
+// Logits exist for one chunk of rows at a time: enough rows that the GEMM with the embedding
 // runs at full speed, and no more than this many bytes.
 constexpr int64_t kLogitsBytes = int64_t{128} << 20;
 constexpr int64_t kMostLogitsRows = 2048;

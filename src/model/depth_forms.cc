@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace denseformer {
@@ -89,7 +90,9 @@ std::string ParseMaskRow(std::string_view digits, int depth, int i, std::vector<
   int column = 0;
   for (char c : digits) {
     if (c == ' ' || c == ',' || c == '\t' || c == '\r') continue;
-    if (c != '0' && c != '1') return fmt::format("unexpected character '{}', expected 0 or 1", c);
+    if (c != '0' && c != '1') {
+      return fmt::format("unexpected character '{}', expected 0 or 1", Printable({&c, 1}));
+    }
     if (c == '1') {
       if (column > i) {
         return fmt::format(

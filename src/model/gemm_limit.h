@@ -1,4 +1,4 @@
-// The machine's limit for a model: the matrix products of a pass alone, on the same shapes and
+// The machine's limit for a model: the GEMMs of a pass alone, on the same shapes and
 // through the same library, with nothing between them.
 #ifndef DENSEFORMER_MODEL_GEMM_LIMIT_H_
 #define DENSEFORMER_MODEL_GEMM_LIMIT_H_
@@ -10,7 +10,7 @@
 
 namespace denseformer {
 
-// The products of a model on batches of `rows` tokens. Weights of one block serve for all, which is
+// The GEMMs of a model on batches of `rows` tokens. Weights of one block serve for all, which is
 // optimistic: they may stay in cache.
 class GemmLimit {
  public:
@@ -22,7 +22,6 @@ class GemmLimit {
 
   // Multiply-adds count 2.
   double forward_flops() const;
-  double backward_flops() const { return 2 * forward_flops(); }
 
  private:
   struct Impl;

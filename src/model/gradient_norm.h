@@ -7,9 +7,9 @@
 namespace denseformer {
 
 // Sum of the squares of model.gradients(). `matrix_squares` is that of the blocks' matrices, most
-// of the model, which the products of the last backward pass took while they wrote them
-// (Activations::matrix_squares); the rest, which is still added to after its product, is read here,
-// and all of it where matrix_squares is not finite: the products square in fp32.
+// of the model, which the GEMMs of the last backward pass took while they wrote them
+// (Activations::matrix_squares); the rest, which is still added to after its GEMM, is read here,
+// and all of it where matrix_squares is not finite: the GEMMs square in fp32.
 double SquaredGradientNorm(const Model& model, double matrix_squares);
 
 }  // namespace denseformer

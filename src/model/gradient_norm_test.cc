@@ -38,7 +38,7 @@ TEST(GradientNormTest, IsThatOfAllGradientsAfterEachPass) {
   }
 }
 
-// The products square in fp32, whose range ends before that of the norm.
+// The GEMMs square in fp32, whose range ends before that of the norm.
 TEST(GradientNormTest, IsReadAgainWhereTheProductsOverflowed) {
   const Model model = TrainableModel(DType::kF32);
   for (float& gradient : model.gradients()) gradient = 0;

@@ -30,6 +30,11 @@ class KvPool {
   KvPool(const ModelConfig& config, DType dtype, int64_t most_pages);
 
   static size_t PageBytes(const ModelConfig& config, DType dtype);
+  // What a pool takes when `pages` pages are in use: theirs, what is lost at the ends of slabs, and
+  // the table of rotary embeddings.
+  static size_t TakenBytes(const ModelConfig& config, DType dtype, int64_t pages);
+  // The most pages that take at most `bytes`; 0 where there is no room for one.
+  static int64_t PagesWithin(const ModelConfig& config, DType dtype, size_t bytes);
 
   int64_t most_pages() const { return most_pages_; }
   // Pages that no sequence holds.
@@ -43,11 +48,16 @@ class KvPool {
   friend class KvSequence;
   int Take();
   void Drop(int page);
-  std::byte* data(int page) const { return static_cast<std::byte*>(pages_[page].data()); }
+  std::byte* data(int page) const {
+    return static_cast<std::byte*>(slabs_[static_cast<size_t>(page / slab_pages_)].data()) +
+           static_cast<size_t>(page % slab_pages_) * page_bytes_;
+  }
 
   size_t block_bytes_, page_bytes_;
-  int64_t most_pages_, used_ = 0;
-  std::vector<Storage> pages_;
+  int64_t slab_pages_, most_pages_, used_ = 0;
+  // Blocks of slab_pages_ pages, the last one maybe of fewer: pages of their own would each be
+  // rounded up to whole huge pages.
+  std::vector<Storage> slabs_;
   std::vector<int> holders_;  // sequences that hold each page
   std::vector<int> free_;
   Storage rotary_memory_;

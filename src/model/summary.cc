@@ -12,7 +12,7 @@ namespace denseformer {
 namespace {
 
 constexpr int64_t kProgramBytes = int64_t{40} << 20;
-// Without the products that oneDNN compiles.
+// Without the GEMMs that oneDNN compiles.
 constexpr int64_t kGenerationProgramBytes = int64_t{15} << 20;
 
 // Packed copies of the matrices (model.h), and the scratch memory in which the largest of them is
@@ -112,11 +112,12 @@ MemoryUse InferenceMemory(const ModelConfig& config, WeightFormat format, int64_
   return memory;
 }
 
-MemoryUse GenerationMemory(const ModelConfig& config, WeightFormat format, int64_t rows) {
+MemoryUse GenerationMemory(const ModelConfig& config, WeightFormat format, int64_t rows,
+                           int64_t sequences, int64_t length) {
   MemoryUse memory = InferenceMemory(config, format, rows, 1);
   memory.program = kGenerationProgramBytes;
-  memory.cache = KvPagesFor(config.seq_len) *
-                 static_cast<int64_t>(KvPool::PageBytes(config, ComputeOf(format)));
+  memory.cache = static_cast<int64_t>(
+      KvPool::TakenBytes(config, ComputeOf(format), sequences * KvPagesFor(length)));
   // Each matrix is packed from the fp32 values of the file, mapped meanwhile; buffers of a step and
   // the cache come later.
   int64_t largest = 0;

@@ -28,14 +28,14 @@ struct FlopsPerToken {
 FlopsPerToken ForwardFlops(const ModelConfig& config, int64_t length);
 
 // What a training step does more with recomputation of activations (activations.h): all blocks but
-// the last go forward once more, without the last product of the MLP.
+// the last go forward once more, without the last GEMM of the MLP.
 int64_t RecomputeFlopsPerToken(const ModelConfig& config, int64_t length);
 
 // Memory in bytes of a process that runs passes over `sequences` x `length` tokens.
 struct MemoryUse {
-  int64_t program = 0;      // code, libraries and compiled matrix products, measured once
+  int64_t program = 0;      // code, libraries and compiled GEMMs, measured once
   int64_t weights = 0;      // fp32 master weights; for inference those that are no matrices
-  int64_t copies = 0;       // of weights, as matrix products read them
+  int64_t copies = 0;       // of weights, as GEMMs read them
   int64_t gradients = 0;    // training only
   int64_t moments = 0;      // of AdamW, training only
   int64_t activations = 0;  //
@@ -60,8 +60,10 @@ MemoryUse StageMemory(const ModelConfig& config, DType compute, int64_t sequence
 MemoryUse InferenceMemory(const ModelConfig& config, WeightFormat format, int64_t sequences,
                           int64_t length);
 
-// Of a frozen model that generates one sequence as long as its context, in steps of `rows` tokens.
-MemoryUse GenerationMemory(const ModelConfig& config, WeightFormat format, int64_t rows);
+// Of a frozen model that generates `sequences` texts of `length` tokens each at the same time, in
+// steps of `rows` tokens.
+MemoryUse GenerationMemory(const ModelConfig& config, WeightFormat format, int64_t rows,
+                           int64_t sequences, int64_t length);
 
 // What recomputation costs and saves in a training step of one pass.
 struct RecomputeEffect {

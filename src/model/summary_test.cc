@@ -59,7 +59,7 @@ TEST(SummaryTest, PartsOfTheMemory) {
 
 TEST(SummaryTest, EffectOfRecompute) {
   ModelConfig config = ModelConfig::Preset("test");  // D = 32, d = 4
-  // Three blocks without the products D -> 4D.
+  // Three blocks without the GEMMs D -> 4D.
   EXPECT_EQ(RecomputeFlopsPerToken(config, 9), 3 * (2 * (96 + 32 + 128) * 32 + 2 * 32 * 10));
   config = MediumConfig("4x5");
   for (const DType compute : {DType::kF32, DType::kBF16}) {
@@ -68,7 +68,7 @@ TEST(SummaryTest, EffectOfRecompute) {
     const RecomputeEffect effect = EffectOfRecompute(config, compute, 3, 100);
     EXPECT_EQ(kept.total() - recomputed.total(), effect.saved_bytes);
     EXPECT_EQ(kept.activations - recomputed.activations, effect.saved_bytes);
-    // Of 11 blocks: 14 D numbers in the type of the products, D more in fp32, and statistics.
+    // Of 11 blocks: 14 D numbers in the type of the GEMMs, D more in fp32, and statistics.
     const int64_t least = 11 * 300 * 256 * (14 * static_cast<int64_t>(SizeOf(compute)) + 4);
     EXPECT_GE(effect.saved_bytes, least);
     EXPECT_LE(effect.saved_bytes, least + least / 50);

@@ -27,6 +27,7 @@ struct BenchOptions {
   int64_t length = 0;                 // tokens per sequence; 0: the preset's
   std::string precision = "auto";     // see tensor/precision.h
   bool recompute = false;             // each pattern also with recomputed activations
+  bool frozen = false;                // without fp32 masters (model/model.h)
   std::string tokenizer;              // path of a tokenizer
   std::string text;                   // path of the text to encode
   InterleaveOptions interleave;
@@ -46,6 +47,7 @@ enum BenchOption : unsigned {
   kBenchMixer = 256,     // --mixer, --streams and --mixer-norm
   kBenchSteps = 512,     // --batch and --context, lists of numbers
   kBenchInt8 = 1024,     // --precision int8
+  kBenchFrozen = 2048,   // --frozen
 };
 
 struct Benchmark {

@@ -3,7 +3,7 @@
 
 // name, run function, options, help
 #define DF_BENCHMARKS(ROW)                                                                         \
-  ROW("forward", BenchForward, kWholePass,                                                         \
+  ROW("forward", BenchForward, kWholePass | kBenchFrozen | kBenchInt8,                             \
       "Forward pass as in the paper: batches/s, and the share of the GEMM rate that it keeps")     \
   ROW("train", BenchTrain, kWholePass | kBenchRecompute,                                           \
       "Training step: forward, backward, gradient norm, AdamW")                                    \
@@ -11,6 +11,8 @@
       "One token of each of several sequences, against reading weights, keys and values once")     \
   ROW("prefill", BenchPrefill, kInference,                                                         \
       "The prompt of one sequence, against the GEMMs of its blocks")                               \
+  ROW("load", BenchLoad, kBenchPreset | kBenchPrecision | kBenchInt8,                              \
+      "Loading a model for inference, against reading its file once")                              \
   ROW("dwa", BenchDwa, kKernel | kBenchPatterns,                                                   \
       "The depth-weighted averages of a pass, against a loop of axpys and against reading")        \
   ROW("attention", BenchAttention, kKernel, "Attention of a block, against the block's GEMMs")     \

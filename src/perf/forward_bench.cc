@@ -1,6 +1,8 @@
-// Whole forward passes as in the paper, each pattern against the GEMMs of the pass alone.
+// Whole forward passes as in the paper, each pattern against the GEMMs of the pass alone. Those are
+// the ones that training uses, in the type of the activations, for frozen models too.
 #include <memory>
 
+#include "base/error.h"
 #include "model/forward.h"
 #include "model/gemm_limit.h"
 #include "perf/model_bench.h"
@@ -11,7 +13,8 @@ namespace {
 
 struct ForwardVariant {
   ForwardVariant(const ModelConfig& config, const ModelBenchOptions& options, int64_t batch)
-      : model(RandomModel(config, options.compute, ModelUse::kInference)),
+      : model(options.frozen ? FrozenRandomModel(config, options.format)
+                             : RandomModel(config, options.compute, ModelUse::kInference)),
         activations(model, batch, options.length, ModelUse::kInference),
         data(config, batch, options.length) {}
   void Run() { ForwardLoss(model, data.batch, activations); }
@@ -44,6 +47,9 @@ std::vector<BenchRow> ForwardRows(const ModelBenchOptions& options, const BenchS
 
 BenchTable BenchForward(const BenchOptions& options) {
   const ModelBenchOptions bench = ParseModelOptions(options);
+  if (bench.format == WeightFormat::kInt8 && !bench.frozen) {
+    Throw(ErrorCode::kUsage, "--precision int8: only frozen models have it; add --frozen");
+  }
   RequireBenchMemory(bench, ModelUse::kInference);
   return ByShape("whole forward pass", bench, ForwardRows);
 }

@@ -85,17 +85,20 @@ double Load() {
   return file >> load ? load : -1;
 }
 
-// Additions that each wait for the one before: one per cycle.
+// Additions that each wait for the one before: one per cycle. Of a register: some CPUs take several
+// dependent additions of a constant in one cycle, when they rename registers.
 double MeasureClock() {
 #if defined(__x86_64__)
   constexpr int64_t kAdditions = int64_t{1} << 22;
   const double seconds = BestSeconds(0.1, [] {
     uint64_t value = 1;
+    const uint64_t one = 1;
     for (int64_t n = 0; n < kAdditions / 8; ++n) {
       asm volatile(
-          "add $1, %0\n\tadd $1, %0\n\tadd $1, %0\n\tadd $1, %0\n\t"
-          "add $1, %0\n\tadd $1, %0\n\tadd $1, %0\n\tadd $1, %0"
-          : "+r"(value));
+          "add %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\t"
+          "add %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\tadd %1, %0"
+          : "+r"(value)
+          : "r"(one));
     }
   });
   return static_cast<double>(kAdditions) / seconds;

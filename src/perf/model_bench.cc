@@ -59,6 +59,7 @@ ModelBenchOptions ParseModelOptions(const BenchOptions& options) {
   bench.length = options.length > 0 ? options.length : bench.config.seq_len;
   if (bench.length > bench.config.seq_len) bench.config.seq_len = static_cast<int>(bench.length);
   bench.recompute = options.recompute;
+  bench.frozen = options.frozen;
   bench.interleave = options.interleave;
   return bench;
 }
@@ -123,6 +124,23 @@ RandomBatch::RandomBatch(const ModelConfig& config, int64_t sequences, int64_t l
   batch = {tokens, targets, sequences, length};
 }
 
+namespace {
+
+MemoryUse VariantMemory(const ModelBenchOptions& options, const ModelConfig& config, int64_t batch,
+                        ModelUse use, bool recompute) {
+  const MemoryUse training =
+      TrainingMemory(config, options.compute, batch, options.length, recompute);
+  if (use == ModelUse::kTraining) return training;
+  MemoryUse memory = InferenceMemory(config, options.format, batch, options.length);
+  if (!options.frozen) {
+    memory.weights = training.weights;
+    memory.copies = training.copies;
+  }
+  return memory;
+}
+
+}  // namespace
+
 void RequireBenchMemory(const ModelBenchOptions& options, ModelUse use) {
   int64_t most = 0;
   for (const BenchShape& shape : options.shapes) {
@@ -130,10 +148,7 @@ void RequireBenchMemory(const ModelBenchOptions& options, ModelUse use) {
     for (const std::string& pattern : options.patterns) {
       const ModelConfig config = WithPattern(options.config, shape.blocks, pattern);
       const auto memory = [&](bool recompute) {
-        return use == ModelUse::kInference
-                   ? InferenceMemory(config, options.format, shape.batch, options.length)
-                   : TrainingMemory(config, options.compute, shape.batch, options.length,
-                                    recompute);
+        return VariantMemory(options, config, shape.batch, use, recompute);
       };
       const MemoryUse plain = memory(/*recompute=*/false);
       bytes += plain.total() - plain.program - plain.moments;

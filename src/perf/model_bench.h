@@ -25,6 +25,7 @@ struct ModelBenchOptions {
   std::vector<std::string> patterns;  // the first is the baseline
   DType compute = DType::kBF16;
   WeightFormat format = WeightFormat::kBF16;  // of frozen models
+  bool frozen = false;                        // without fp32 masters (model/model.h)
   int64_t length = 256;
   bool recompute = false;  // training only: also every pattern with recomputation of activations
   InterleaveOptions interleave;

@@ -1,11 +1,8 @@
 // The prompt of one sequence through the path of decoding, on a frozen model, with the logits of
 // its last token, against the GEMMs of the blocks alone. Those are the ones that training uses, in
 // the type of the activations: int8 may well be faster.
-#include <fmt/format.h>
-
 #include <memory>
 
-#include "kernels/gemm/gemm.h"
 #include "model/decode.h"
 #include "model/gemm_limit.h"
 #include "perf/model_bench.h"
@@ -55,14 +52,10 @@ std::vector<BenchRow> PrefillRows(const ModelBenchOptions& options, const BenchS
 
 BenchTable BenchPrefill(const BenchOptions& options) {
   ModelBenchOptions bench = ParseModelOptions(options);
+  bench.frozen = true;
   bench.shapes = {{bench.shapes.front().blocks, /*batch=*/1}};
   RequireBenchMemory(bench, ModelUse::kInference);
-  BenchTable table = ByShape("prefill of one sequence", bench, PrefillRows);
-  for (auto& [name, value] : table.settings) {
-    if (name != "gemm") continue;
-    value = fmt::format("{}; alone: {}", FrozenGemmDescription(bench.format), value);
-  }
-  return table;
+  return ByShape("prefill of one sequence", bench, PrefillRows);
 }
 
 }  // namespace denseformer

@@ -76,8 +76,11 @@ BenchTable ByShape(std::string title, const ModelBenchOptions& options, MeasureS
       {"mixer", fmt::format("{}, streams {}, norm {}", options.config.mixer, options.config.streams,
                             options.config.mixer_norm)},
       {"precision", WeightFormatName(options.format)},
+      {"weights", options.frozen ? "frozen" : "with fp32 masters"},
       {"threads", std::to_string(NumThreads())},
-      {"gemm", GemmDescription()}};
+      {"gemm", options.frozen ? fmt::format("{}; alone: {}", FrozenGemmDescription(options.format),
+                                            GemmDescription())
+                              : GemmDescription()}};
   for (const BenchShape& shape : options.shapes) {
     const int first = static_cast<int>(table.rows.size());
     for (BenchRow& row : measure(options, shape)) {

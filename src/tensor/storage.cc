@@ -22,23 +22,37 @@ size_t RoundUp(size_t value, size_t multiple) {
 
 }  // namespace
 
-Storage::Storage(size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
+size_t Storage::TakenBytes(size_t bytes) {
+  return RoundUp(bytes, bytes >= kHugePage ? kHugePage : kAlignment);
+}
+
+void Storage::Allocate(size_t bytes) {
   const bool huge = bytes >= kHugePage;
-  const size_t alignment = huge ? kHugePage : kAlignment;
-  const size_t rounded = RoundUp(bytes, alignment);
-  data_ = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
+  const size_t taken = TakenBytes(bytes);
+  data_ = taken < bytes ? nullptr : std::aligned_alloc(huge ? kHugePage : kAlignment, taken);
   if (data_ == nullptr) {
     Throw(ErrorCode::kUnsupported, "not enough memory: {} asked for; use a smaller batch or model",
           HumanBytes(static_cast<double>(bytes)));
   }
-  if (!huge) {
-    std::memset(data_, 0, rounded);
+  bytes_ = bytes;
+  if (huge) madvise(data_, taken, MADV_HUGEPAGE);
+}
+
+Storage Storage::Unwritten(size_t bytes) {
+  Storage storage;
+  if (bytes > 0) storage.Allocate(bytes);
+  return storage;
+}
+
+Storage::Storage(size_t bytes) {
+  if (bytes == 0) return;
+  Allocate(bytes);
+  if (bytes < kHugePage) {
+    std::memset(data_, 0, TakenBytes(bytes));
     return;
   }
-  madvise(data_, rounded, MADV_HUGEPAGE);
   // On all threads: most of the time goes to the system, which finds and clears a page at a time.
-  ParallelFor(static_cast<int64_t>(rounded / kHugePage), /*grain=*/16,
+  ParallelFor(static_cast<int64_t>(TakenBytes(bytes) / kHugePage), /*grain=*/16,
               [this](int64_t begin, int64_t end, int) {
                 constexpr int64_t kPage = kHugePage;
                 std::memset(static_cast<char*>(data_) + begin * kPage, 0, (end - begin) * kPage);

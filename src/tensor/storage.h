@@ -17,6 +17,10 @@ class Storage {
  public:
   Storage() = default;
   explicit Storage(size_t bytes);  // throws kUnsupported where the memory cannot be had
+  // The same with any content: memory is taken from the system only where it is written.
+  static Storage Unwritten(size_t bytes);
+  // What a block of `bytes` takes when all of it is written.
+  static size_t TakenBytes(size_t bytes);
   ~Storage();
   Storage(Storage&& other) noexcept;
   Storage& operator=(Storage&& other) noexcept;
@@ -25,6 +29,8 @@ class Storage {
   size_t bytes() const { return bytes_; }
 
  private:
+  void Allocate(size_t bytes);
+
   void* data_ = nullptr;
   size_t bytes_ = 0;
 };

@@ -29,7 +29,8 @@ if(DENSEFORMER_TESTS)
     set(df_environment "PYTHONPATH=${df_python}" PYTHONDONTWRITEBYTECODE=1
                        "DENSEFORMER_PROGRAM=${CMAKE_BINARY_DIR}/denseformer")
     set(df_here ${CMAKE_CURRENT_SOURCE_DIR})
-    add_test(NAME torch/python COMMAND ${df_interpreter} ${df_here}/tests/test_dwa.py -v)
+    add_test(NAME torch/dwa COMMAND ${df_interpreter} ${df_here}/tests/test_dwa.py -v)
+    add_test(NAME torch/module COMMAND ${df_interpreter} ${df_here}/tests/test_module.py -v)
     add_test(NAME torch/mixer COMMAND ${df_interpreter} ${df_here}/tests/test_mixer.py -v)
     add_test(NAME torch/export COMMAND ${df_interpreter} ${df_here}/tests/test_export.py -v)
     add_test(NAME examples/torch_gpt_python
@@ -45,7 +46,7 @@ if(DENSEFORMER_TESTS)
     else()
       message(STATUS "${df_interpreter} has no transformers: the example on GPT-2 is not tested")
     endif()
-    set_tests_properties(torch/python torch/mixer torch/export examples/torch_gpt_python PROPERTIES
+    set_tests_properties(torch/dwa torch/module torch/mixer torch/export examples/torch_gpt_python PROPERTIES
       ENVIRONMENT "${df_environment}" TIMEOUT 1200)
   else()
     message(STATUS "${df_interpreter} has no PyTorch: no Python tests of the add-on")

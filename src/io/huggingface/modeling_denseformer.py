@@ -66,7 +66,7 @@ class Attention(nn.Module):
         self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
 
     def project(self, inputs):
-        """q, k and v, each from its own input; one product where that is the same."""
+        """q, k and v, each from its own input; one matmul where that is the same."""
         if all(x is inputs[0] for x in inputs):
             return self.c_attn(inputs[0]).chunk(3, dim=2)
         biases = (None,) * 3 if self.c_attn.bias is None else self.c_attn.bias.chunk(3)

@@ -78,31 +78,33 @@ namespace hn = hwy::HWY_NAMESPACE;
 // the next head. While a piece is read, the one so many places later is fetched.
 constexpr size_t kAhead = 2;
 
-// Into L2: the line buffers of L1 alone would hold a core to half of the memory's bandwidth.
+// Where a piece begins; null: unknown.
 template <class E>
-void FetchPiece(const DecodeHead<E>& head, size_t piece) {
+const E* PieceOf(const DecodeHead<E>& head, size_t piece) {
   const size_t pages = head.page_count();
-  const char* from;
-  size_t bytes = kPage * sizeof(E);
-  if (piece < pages) {
-    from = reinterpret_cast<const char*>(head.Keys(piece));
-    bytes *= head.head_size;
-  } else if (piece < 2 * pages) {
-    from = reinterpret_cast<const char*>(head.Values(piece - pages));
-    bytes *= PaddedHead(head.head_size);
-  } else {
-    if (head.next == nullptr || piece - 2 * pages >= kAhead) return;
-    return FetchPiece(*head.next, piece - 2 * pages);
-  }
-  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, /*locality=*/2);
-  asm volatile("");  // GCC drops calls of functions that do nothing but prefetch
+  if (piece < pages) return head.Keys(piece);
+  if (piece < 2 * pages) return head.Values(piece - pages);
+  if (head.next == nullptr || piece - 2 * pages >= kAhead) return nullptr;
+  return PieceOf(*head.next, piece - 2 * pages);
+}
+
+// Bytes from a piece to the one to fetch meanwhile; 0, which costs nothing, where there is none.
+template <class E>
+ptrdiff_t AheadOf(const DecodeHead<E>& head, size_t piece) {
+  const E* const next = PieceOf(head, piece + kAhead);
+  if (next == nullptr) return 0;
+  return reinterpret_cast<const char*>(next) - reinterpret_cast<const char*>(PieceOf(head, piece));
 }
 
 // Where new keys and values will be written.
 template <class E>
 void FetchLast(const DecodeHead<E>& head) {
-  FetchPiece(head, head.page_count() - 1);
-  FetchPiece(head, 2 * head.page_count() - 1);
+  const size_t bytes = kPage * head.head_size * sizeof(E);
+  for (const E* piece : {head.Keys(head.page_count() - 1), head.Values(head.page_count() - 1)}) {
+    const char* const from = reinterpret_cast<const char*>(piece);
+    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, /*locality=*/2);
+  }
+  asm volatile("");  // GCC drops calls of functions that do nothing but prefetch
 }
 
 // Calls store(i, value) for every element of `from`, rotated by the angles of one position, times
@@ -160,6 +162,45 @@ inline void RoundRow(float* row, size_t count, bf16) {
   }
 }
 
+// Pages whose scores of one token are summed side by side: a page has too few vectors to hide the
+// latency of the additions.
+constexpr size_t kScorePages = std::max<size_t>(1, 4 * kTileLanes / kPage);
+
+// The scores of one token for the pages from `page` on; the same sums as MultiplyUnits.
+template <class E>
+void ScorePages(const DecodeHead<E>& head, const float* query, size_t page, float* scores) {
+  const TileTag d;
+  constexpr size_t kVectors = kPage / kTileLanes;
+  const size_t units = head.head_size / kTerms<E>;
+  const float* keys[kScorePages];
+  ptrdiff_t ahead[kScorePages];
+  for (size_t p = 0; p < kScorePages; ++p) {
+    keys[p] = Units(head.Keys(page + p));
+    ahead[p] = AheadOf(head, page + p);
+  }
+  WithUnits<E>([&]<class U>(U) HWY_ATTR {
+    TileVec sum[kScorePages][kVectors];
+    for (auto& of_page : sum) {
+      for (TileVec& s : of_page) s = hn::Zero(d);
+    }
+    for (size_t k = 0; k < units; ++k) {
+      const TileVec factor = hn::Set(d, LoadUnit(query + k));
+      for (size_t p = 0; p < kScorePages; ++p) {
+        for (size_t v = 0; v < kVectors; ++v) {
+          const float* const from = keys[p] + k * kPage + v * kTileLanes;
+          FetchAhead(from, ahead[p]);
+          sum[p][v] = U::MulAdd(factor, hn::LoadU(d, from), sum[p][v]);
+        }
+      }
+    }
+    for (size_t p = 0; p < kScorePages; ++p) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        hn::StoreU(sum[p][v], d, scores + p * kPage + v * kTileLanes);
+      }
+    }
+  });
+}
+
 // sums [kRows, padded] += p [kRows, ...] V over the units [begin, end) of positions.
 template <size_t kRows, class E>
 void AddValues(const DecodeHead<E>& head, const float* p, size_t stride, size_t begin, size_t end,
@@ -169,9 +210,9 @@ void AddValues(const DecodeHead<E>& head, const float* p, size_t stride, size_t 
   while (begin < end) {
     const size_t page = begin / kUnits, at = begin % kUnits;
     const size_t n = std::min(end - begin, kUnits - at);
-    FetchPiece(head, head.page_count() + page + kAhead);
     MultiplyUnits<E, kRows, TileC::kAdd>(p + begin, stride, Units(head.Values(page)) + at * padded,
-                                         padded, n, sums, padded, padded);
+                                         padded, n, sums, padded, padded,
+                                         AheadOf(head, head.page_count() + page));
     begin += n;
   }
 }
@@ -187,7 +228,7 @@ void AddLastValues(const DecodeHead<E>& head, const float* p, size_t begin, size
   constexpr size_t kUnits = kPage / kTerms<E>;
   MultiplyUnits<E, 1, TileC::kAdd, UnitPart::kFirstOfPair>(
       p + end, 0, Units(head.Values(end / kUnits)) + end % kUnits * padded, padded, 1, sums, padded,
-      padded);
+      padded, /*ahead=*/0);
 }
 
 // New tokens [first, first + kRows), of which `rows` exist.
@@ -204,10 +245,16 @@ void Group(const DecodeHead<E>& head, size_t first, size_t rows, size_t stride, 
   std::fill_n(queries + rows * size, (kRows - rows) * size, E(0.0f));
   const size_t common = head.start + first + 1;  // positions that every token of the group sees
   const size_t seen = common + rows - 1;
-  for (size_t page = 0; page * kPage < seen; ++page) {
-    FetchPiece(head, page + kAhead);
+  size_t page = 0;
+  if constexpr (kRows == 1) {
+    for (; (page + kScorePages) * kPage <= seen; page += kScorePages) {
+      ScorePages(head, Units(queries), page, scores + page * kPage);
+    }
+  }
+  for (; page * kPage < seen; ++page) {
     MultiplyUnits<E, kRows, TileC::kSet>(Units(queries), units, Units(head.Keys(page)), kPage,
-                                         units, scores + page * kPage, stride, kPage);
+                                         units, scores + page * kPage, stride, kPage,
+                                         AheadOf(head, page));
   }
   float max, total[kRows];
   for (size_t r = 0; r < rows; ++r) {

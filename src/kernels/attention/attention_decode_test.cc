@@ -89,8 +89,8 @@ struct Batch {
     const float cosine = table[position * head_size + e / 2 * 2];
     const float sine = table[position * head_size + e / 2 * 2 + 1];
     const double a = static_cast<float>(x[e / 2 * 2]), b = static_cast<float>(x[e / 2 * 2 + 1]);
-    const double turned = e % 2 == 0 ? a * cosine - b * sine : b * cosine + a * sine;
-    return part == 1 ? static_cast<float>(E(static_cast<float>(turned))) : turned;
+    const double rotated = e % 2 == 0 ? a * cosine - b * sine : b * cosine + a * sine;
+    return part == 1 ? static_cast<float>(E(static_cast<float>(rotated))) : rotated;
   }
   void Attend(const Tensor& from, std::span<const DecodeQuery> queries, const Tensor& to) {
     AttentionDecode({.qkv = from,

@@ -1,6 +1,6 @@
 // Attention of one head by Highway, for fp32 and bf16, any length and head size.
 //
-// k (and v in the backward pass) is transposed once a head; then blocks of rows go through
+// k (and v in the backward pass) is transposed once per head; then blocks of rows go through
 //   s = q k^T / sqrt(head_size), p = softmax(s), out = p v                        (forward)
 //   dp = dout v^T, ds = p (dp - rowsum(dout out)), dq = ds k, dk += ds^T q, dv += p^T dout
 // with the whole rows of s in cache. Tiles above the diagonal are skipped. Products run over groups

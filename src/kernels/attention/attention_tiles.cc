@@ -2,7 +2,7 @@
 //
 // For 32 rows at a time:
 //   s = q k^T, p = 2^(s c - max), out = p v / sum(p), c = log2(e) / sqrt(head_size)
-// p is rounded to bf16 for the product; its sum is taken before, in fp32. The scores of up to
+// p is rounded to bf16 for the matmul; its sum is taken before, in fp32. The scores of up to
 // kChunk keys are in cache at a time. max is the largest so far: where a chunk has a larger one,
 // the sums of the chunks before are multiplied by 2^(old max - max).
 #include "kernels/attention/attention_tiles.h"

@@ -5,7 +5,7 @@
 //   dv = p^T dout, dk = ds^T q / sqrt(head_size), dq^T += k^T ds^T / sqrt(head_size)
 // with delta = rowsum(dout out) and c = log2(e) / sqrt(head_size). What belongs to a chunk stays in
 // cache over all keys; dk and dv are summed from chunk to chunk. dq^T takes the ds^T of a group of
-// blocks of keys at once. p and ds are rounded to bf16 for the products; sums are fp32, in the
+// blocks of keys at once. p and ds are rounded to bf16 for the matmuls; sums are fp32, in the
 // order of the rows or keys whatever the chunks and groups are.
 #include <cmath>
 #include <numbers>

@@ -2,6 +2,9 @@
 //
 //   C [kRows, cols] (+)= A [kRows, inner] B [inner, cols], inner counts units
 //
+// While an element of B is read, the memory `ahead` bytes further is fetched into L2: line by line,
+// because a core that asks for many lines at once waits for its line buffers instead of computing.
+//
 // Every sum takes its units in order, one after another, whatever the rows and columns of the call:
 // a row has the same bits alone and among others. With AVX-512 BF16 a pair is one dot product.
 #if defined(DENSEFORMER_KERNELS_ATTENTION_ATTENTION_UNITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -70,9 +73,14 @@ HWY_INLINE float LoadUnit(const float* from) {
 // What a unit of b holds that counts.
 enum class UnitPart { kWhole, kFirstOfPair };
 
+// Into L2: the line buffers of L1 alone would hold a core to half of the memory's bandwidth.
+HWY_INLINE void FetchAhead(const float* from, ptrdiff_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const char*>(from) + ahead, 0, /*locality=*/2);
+}
+
 template <class Units, size_t kRows, size_t kVectors, TileC kC, UnitPart kPart>
 HWY_INLINE void UnitTile(const float* a, size_t a_stride, const float* b, size_t b_stride,
-                         size_t inner, float* c, size_t c_stride) {
+                         size_t inner, float* c, size_t c_stride, ptrdiff_t ahead) {
   namespace hn = hwy::HWY_NAMESPACE;
   const TileTag d;
   TileVec sum[kRows][kVectors];
@@ -85,6 +93,7 @@ HWY_INLINE void UnitTile(const float* a, size_t a_stride, const float* b, size_t
     TileVec row[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
       row[v] = hn::LoadU(d, b + v * kTileLanes);
+      FetchAhead(b + v * kTileLanes, ahead);
       if constexpr (kPart == UnitPart::kFirstOfPair) {
         const hn::RebindToUnsigned<TileTag> du;
         row[v] = hn::BitCast(d, hn::And(hn::BitCast(du, row[v]), hn::Set(du, 0xffffu)));
@@ -109,29 +118,26 @@ constexpr size_t UnitTileVectors(size_t rows) {
 
 template <class Units, size_t kRows, TileC kC, UnitPart kPart>
 HWY_NOINLINE void UnitTiles(const float* a, size_t a_stride, const float* b, size_t b_stride,
-                            size_t inner, float* c, size_t c_stride, size_t cols) {
+                            size_t inner, float* c, size_t c_stride, size_t cols, ptrdiff_t ahead) {
   constexpr size_t kMost = UnitTileVectors(kRows), kHalf = std::max<size_t>(kMost / 2, 1);
   size_t col = 0;
   for (; col + kMost * kTileLanes <= cols; col += kMost * kTileLanes) {
     UnitTile<Units, kRows, kMost, kC, kPart>(a, a_stride, b + col, b_stride, inner, c + col,
-                                             c_stride);
+                                             c_stride, ahead);
   }
   for (; col + kHalf * kTileLanes <= cols; col += kHalf * kTileLanes) {
     UnitTile<Units, kRows, kHalf, kC, kPart>(a, a_stride, b + col, b_stride, inner, c + col,
-                                             c_stride);
+                                             c_stride, ahead);
   }
   for (; col < cols; col += kTileLanes) {
-    UnitTile<Units, kRows, 1, kC, kPart>(a, a_stride, b + col, b_stride, inner, c + col, c_stride);
+    UnitTile<Units, kRows, 1, kC, kPart>(a, a_stride, b + col, b_stride, inner, c + col, c_stride,
+                                         ahead);
   }
 }
 
-// Units of E; strides count units, `cols` is a multiple of 16.
-template <class E, size_t kRows, TileC kC, UnitPart kPart = UnitPart::kWhole>
-void MultiplyUnits(const float* a, size_t a_stride, const float* b, size_t b_stride, size_t inner,
-                   float* c, size_t c_stride, size_t cols) {
-  const auto multiply = [&]<class Units>(Units) HWY_ATTR {
-    UnitTiles<Units, kRows, kC, kPart>(a, a_stride, b, b_stride, inner, c, c_stride, cols);
-  };
+// Calls multiply(Units) with the products of units of E on this CPU.
+template <class E, class F>
+HWY_INLINE void WithUnits(F&& multiply) {
   if constexpr (std::is_same_v<E, float>) {
     multiply(Fp32Units());
   } else {
@@ -140,6 +146,15 @@ void MultiplyUnits(const float* a, size_t a_stride, const float* b, size_t b_str
 #endif
     multiply(Bf16Pairs());
   }
+}
+
+// Units of E; strides count units, `cols` is a multiple of 16.
+template <class E, size_t kRows, TileC kC, UnitPart kPart = UnitPart::kWhole>
+void MultiplyUnits(const float* a, size_t a_stride, const float* b, size_t b_stride, size_t inner,
+                   float* c, size_t c_stride, size_t cols, ptrdiff_t ahead) {
+  WithUnits<E>([&]<class Units>(Units) HWY_ATTR {
+    UnitTiles<Units, kRows, kC, kPart>(a, a_stride, b, b_stride, inner, c, c_stride, cols, ahead);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

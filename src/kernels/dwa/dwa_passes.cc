@@ -140,7 +140,7 @@ void AveragePassT(const AveragePass& pass, int64_t begin, int64_t end) {
   }
 }
 
-// sum (doubles, one a lane) += products, exactly widened.
+// sum (doubles, one per lane) += products, exactly widened.
 template <class D>
 HWY_INLINE void AddWide(D d, hn::Vec<D> products, double* sum) {
 #if HWY_TARGET != HWY_SCALAR

@@ -36,7 +36,7 @@ struct LookAhead {
   int worth;  // a partial sum of fewer terms costs more to write and read than it saves
 };
 
-// A partial sum is written and read in fp32: 8 bytes an element, as much as 4 sources in bf16.
+// A partial sum is written and read in fp32: 8 bytes per element, as much as 4 sources in bf16.
 // Forward a leader waits for some more, because what it then covers is not read by its followers.
 // Backward the lines are fetched before the write: 12 bytes, as much as 3 gradients in fp32.
 inline constexpr LookAhead kForwardLookAhead = {.group = 6, .slots = 7, .worth = 7};

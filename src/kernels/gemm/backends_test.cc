@@ -60,8 +60,8 @@ TEST(GemmBackends, AScopeOverridesTheChoice) {
 TEST(GemmBackends, AmxNeedsItsFlag) {
   using enum CpuFeature;
   const GemmBackend* const amx = FindGemmBackend("amx");
-  EXPECT_FALSE(amx->available(DType::kBF16, {kAvx2, kAvx512, kAvx512Bf16}));
-  EXPECT_FALSE(amx->available(DType::kF32, {kAvx2, kAvx512, kAvx512Bf16, kAmxBf16}));
+  EXPECT_FALSE(amx->available(DType::kBF16, {kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16}));
+  EXPECT_FALSE(amx->available(DType::kF32, {kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmxBf16}));
 }
 
 }  // namespace

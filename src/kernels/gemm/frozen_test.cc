@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu.h"
 #include "base/parallel.h"
 #include "base/random.h"
 #include "kernels/gelu.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/operand_testing.h"
 #include "kernels/rotary.h"
 #include "tensor/storage.h"
 
@@ -45,32 +47,6 @@ struct Frozen {
   PackedWeight weight;
 };
 
-struct Matrix {
-  Matrix(DType dtype, int64_t rows, int64_t cols, uint64_t seed = 2)
-      : storage(static_cast<size_t>(rows * cols) * 4 + 64),
-        tensor(storage.data(), dtype, {rows, cols}) {
-    Random random(seed);
-    for (int64_t i = 0; i < rows * cols; ++i) Set(i, random.Normal());
-  }
-  void Set(int64_t i, float value) {
-    if (tensor.dtype() == DType::kF32) {
-      tensor.f32()[i] = value;
-    } else {
-      tensor.As<bf16>()[i] = bf16(value);
-    }
-  }
-  double At(int64_t i) const {
-    return tensor.dtype() == DType::kF32 ? tensor.f32()[i]
-                                         : static_cast<float>(tensor.As<bf16>()[i]);
-  }
-  bool SameRow(int64_t row, const Matrix& other, int64_t other_row) const {
-    const Tensor a = tensor.Rows(row, 1), b = other.tensor.Rows(other_row, 1);
-    return std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
-  }
-  Storage storage;
-  Tensor tensor;
-};
-
 // Calls check(format) for every format on every backend.
 template <class F>
 void ForEachFormat(F check) {
@@ -83,7 +59,8 @@ void ForEachFormat(F check) {
   }
 }
 
-constexpr int64_t kShapes[][2] = {{1, 1}, {5, 7}, {24, 40}, {33, 70}, {96, 131}, {70, 1030}};
+constexpr int64_t kShapes[][2] = {{1, 1},    {5, 7},    {24, 40},  {33, 70},
+                                  {64, 256}, {96, 131}, {70, 1030}};
 
 TEST(FrozenGemm, RowsAreThoseThatWerePacked) {
   ForEachFormat([](WeightFormat format) {
@@ -115,8 +92,8 @@ TEST(FrozenGemm, EqualsPlainLoops) {
       const Frozen w(out, in, format);
       for (const int64_t rows : {1, 2, 3, 13, 60}) {
         for (const DType result : {DType::kF32, compute}) {
-          const Matrix x(compute, rows, in), bias(DType::kF32, 1, out, 3);
-          Matrix y(result, rows, out);
+          const Operand x(compute, {rows, in}), bias(DType::kF32, {1, out}, 3);
+          Operand y(result, {rows, out});
           LinearForward(x.tensor, w.weight, bias.tensor.Reshape({out}), y.tensor);
           double worst = 0, largest = 0;
           for (int64_t o = 0; o < out; ++o) {
@@ -140,6 +117,50 @@ TEST(FrozenGemm, EqualsPlainLoops) {
   });
 }
 
+// What int8 GEMMs compute, whatever the instructions: exact sums of groups of 128 terms.
+float Int8Result(const Operand& x, int64_t row, const int8_t* w, float w_scale) {
+  constexpr int64_t kGroup = 128;
+  const int64_t in = x.tensor.cols();
+  float result = 0;
+  for (int64_t begin = 0; begin < in; begin += kGroup) {
+    const int64_t end = std::min(in, begin + kGroup);
+    float largest = 0;
+    for (int64_t k = begin; k < end; ++k) {
+      largest = std::max(largest, std::abs(static_cast<float>(x.At(row * in + k))));
+    }
+    int32_t sum = 0;
+    for (int64_t k = begin; k < end; ++k) {
+      const float quantized = static_cast<float>(x.At(row * in + k)) * (127 / largest);
+      sum += static_cast<int32_t>(std::nearbyint(quantized)) * w[k];
+    }
+    const float scale = largest / 127, value = static_cast<float>(sum);
+    // Highway's MulAdd rounds twice where there is no fused instruction.
+    const volatile float product = value * scale;
+    result =
+        GetCpuFeatures().Has(CpuFeature::kAvx2) ? std::fma(value, scale, result) : product + result;
+  }
+  return result * w_scale;
+}
+
+TEST(FrozenGemm, Int8HasTheBitsOfExactSumsAtEveryCpuLevel) {
+  for (const auto& [out, in] : kShapes) {
+    const Frozen w(out, in, WeightFormat::kInt8);
+    for (const int64_t rows : {1, 7, 8, 16, 17, 35, 60}) {
+      const Operand x(DType::kBF16, {rows, in});
+      Operand y(DType::kF32, {rows, out});
+      LinearForward(x.tensor, w.weight, Tensor(), y.tensor);
+      std::vector<int8_t> q(static_cast<size_t>(in));
+      for (int64_t o = 0; o < out; ++o) {
+        const float scale = QuantizeRow(w.values.data() + o * in, in, nullptr, q.data());
+        for (int64_t n = 0; n < rows; ++n) {
+          ASSERT_EQ(y.tensor.f32()[n * out + o], Int8Result(x, n, q.data(), scale))
+              << n << ", " << o << " of " << rows << "x" << out << "x" << in;
+        }
+      }
+    }
+  }
+}
+
 TEST(FrozenGemm, ARowHasTheSameBitsAloneAndAmongOthers) {
   ForEachFormat([](WeightFormat format) {
     const DType compute = ComputeOf(format);
@@ -147,12 +168,12 @@ TEST(FrozenGemm, ARowHasTheSameBitsAloneAndAmongOthers) {
     for (const auto& [out, in] : {std::pair<int64_t, int64_t>{70, 1030}, {96, 131}}) {
       const Frozen w(out, in, format);
       constexpr int64_t kMost = 300;
-      const Matrix x(compute, kMost, in);
-      Matrix all(DType::kF32, kMost, out);
+      const Operand x(compute, {kMost, in});
+      Operand all(DType::kF32, {kMost, out});
       LinearForward(x.tensor, w.weight, Tensor(), all.tensor);
-      for (const int64_t rows : {1, 2, 3, 4, 5, 7, 8, 12, 13, 17, 64}) {
+      for (const int64_t rows : {1, 2, 3, 4, 5, 7, 8, 12, 13, 16, 17, 33, 64}) {
         SetNumThreads(rows % 2 == 0 ? 3 : 1);
-        Matrix few(DType::kF32, rows, out);
+        Operand few(DType::kF32, {rows, out});
         LinearForward(x.tensor.Rows(kMost - rows, rows), w.weight, Tensor(), few.tensor);
         for (int64_t r = 0; r < rows; ++r) {
           ASSERT_TRUE(few.SameRow(r, all, kMost - rows + r)) << r << " of " << rows;
@@ -168,10 +189,10 @@ TEST(FrozenGemm, EpiloguesHaveTheBitsOfSeparatePasses) {
     const DType compute = ComputeOf(format);
     constexpr int64_t kHeads = 3, kHeadSize = 8, kWidth = kHeads * kHeadSize, kOut = 3 * kWidth;
     const Frozen w(kOut, kWidth, format);
-    const Matrix x(compute, 22, kWidth), bias(DType::kF32, 1, kOut, 3);
+    const Operand x(compute, {22, kWidth}), bias(DType::kF32, {1, kOut}, 3);
     const Tensor b = bias.tensor.Reshape({kOut});
-    Matrix plain(compute, 22, kOut), gelu(compute, 22, kOut), fc(compute, 22, kOut),
-        fused(compute, 22, kOut), alone(compute, 22, kOut);
+    Operand plain(compute, {22, kOut}), gelu(compute, {22, kOut}), fc(compute, {22, kOut}),
+        fused(compute, {22, kOut}), alone(compute, {22, kOut});
     LinearForward(x.tensor, w.weight, b, plain.tensor);
     GeluForward(plain.tensor, gelu.tensor);
     LinearGeluForward(x.tensor, w.weight, b, fc.tensor, fused.tensor);
@@ -180,7 +201,7 @@ TEST(FrozenGemm, EpiloguesHaveTheBitsOfSeparatePasses) {
     EXPECT_EQ(0, std::memcmp(plain.tensor.raw(), fc.tensor.raw(), bytes));
     EXPECT_EQ(0, std::memcmp(gelu.tensor.raw(), fused.tensor.raw(), bytes));
     EXPECT_EQ(0, std::memcmp(gelu.tensor.raw(), alone.tensor.raw(), bytes));
-    Matrix table(DType::kF32, 11, kHeadSize), rotated(compute, 22, kOut);
+    Operand table(DType::kF32, {11, kHeadSize}), rotated(compute, {22, kOut});
     FillRotaryTable(10000, table.tensor);
     RotaryForward(table.tensor, kHeads, plain.tensor.Reshape({2, 11, kOut}));
     LinearRotaryForward(x.tensor, w.weight, b, table.tensor, kHeads,
@@ -194,7 +215,7 @@ TEST(FrozenGemm, WhatIsNotFiniteStaysSo) {
     constexpr int64_t kIn = 300;
     for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
       const Frozen w(40, kIn, format);
-      Matrix x(ComputeOf(format), 3, kIn), y(DType::kF32, 3, 40);
+      Operand x(ComputeOf(format), {3, kIn}), y(DType::kF32, {3, 40});
       x.Set(kIn + 290, bad);
       LinearForward(x.tensor, w.weight, Tensor(), y.tensor);
       for (int64_t o = 0; o < 40; ++o) {
@@ -205,7 +226,7 @@ TEST(FrozenGemm, WhatIsNotFiniteStaysSo) {
       row[7] = bad;
       Frozen damaged(1, kIn, format);
       damaged.weight.PackRows(0, 1, row.data());
-      Matrix ones(ComputeOf(format), 1, kIn), sum(DType::kF32, 1, 1);
+      Operand ones(ComputeOf(format), {1, kIn}), sum(DType::kF32, {1, 1});
       LinearForward(ones.tensor, damaged.weight, Tensor(), sum.tensor);
       EXPECT_FALSE(std::isfinite(sum.At(0)));
     }

@@ -1,254 +1,39 @@
-// The GEMM backend on oneDNN, and its only user; versions 2.6 and 3.x both build.
+// The GEMM backend on oneDNN.
 //
 // Forward and input gradients use `matmul` with weights in oneDNN's packed layout (bf16) or in
 // place (fp32). Weight gradients use the `gemm` implementation, maybe with a sum into the fp32
 // gradient: the faster one there.
 #include <fmt/format.h>
 
-#include <oneapi/dnnl/dnnl.hpp>
-#include <unordered_map>
-#include <vector>
+#include <algorithm>
+#include <memory>
+#include <string>
 
 #include "base/cpu.h"
-#include "base/memory.h"
 #include "base/parallel.h"
 #include "kernels/adamw.h"
 #include "kernels/convert.h"
 #include "kernels/gemm/backend.h"
+#include "kernels/gemm/onednn_matmul.h"
 #include "tensor/storage.h"
-
-// oneDNN's threads are OpenMP's; weak, because the thread-sanitizer build itself does not link
-// OpenMP.
-extern "C" void omp_set_num_threads(int threads) __attribute__((weak));
-extern "C" void omp_set_dynamic(int dynamic) __attribute__((weak));
-extern "C" int omp_get_thread_limit() __attribute__((weak));
 
 namespace denseformer {
 namespace {
 
-using dnnl::memory;
+using onednn::Gemm;
+using onednn::GemmKey;
+using onednn::PackedLayout;
+using onednn::Repack;
+using onednn::RunGemm;
+using onednn::Scratch;
+using onednn::UseThreads;
 
-constexpr int64_t kPackingRows = 256;  // the packed layout does not depend on it
+// Without AVX-512 oneDNN has no bf16 at all, without AVX512_BF16 it emulates the dot products,
+// which takes six times as long as fp32; there GEMMs run in fp32 on converted operands.
+bool HasNativeBf16() { return GetCpuFeatures().Has(CpuFeature::kAvx512Bf16); }
 
-// oneDNN has no bf16 at all without AVX-512; there GEMMs run in fp32 on converted operands.
-bool HasNativeBf16() { return GetCpuFeatures().Has(CpuFeature::kAvx512); }
-
-// Limits oneDNN to the features in use.
-void LimitIsa() {
-  const CpuFeatures cpu = GetCpuFeatures();
-  if (!cpu.Has(CpuFeature::kAvx2)) {
-    dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
-  } else if (!cpu.Has(CpuFeature::kAvx512)) {
-    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
-  } else if (!cpu.Has(CpuFeature::kAvx512Bf16)) {
-    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_vnni);
-  } else if (!DescribesAmxTiles()) {
-    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
-  }
-}
-
-dnnl::engine& Engine() {
-  static dnnl::engine engine = [] {
-    LimitIsa();
-    return dnnl::engine(dnnl::engine::kind::cpu, 0);
-  }();
-  return engine;
-}
-
-memory::data_type ToDnnl(DType dtype) {
-  return dtype == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16;
-}
-
-memory::desc Plain(int64_t rows, int64_t cols, DType dtype) {
-  return memory::desc({rows, cols}, ToDnnl(dtype), memory::dims{cols, 1});
-}
-memory::desc Strided(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride,
-                     DType dtype) {
-  return memory::desc({rows, cols}, ToDnnl(dtype), memory::dims{row_stride, col_stride});
-}
-memory::desc Transposed(int64_t rows, int64_t cols, DType dtype) {
-  return memory::desc({rows, cols}, ToDnnl(dtype), memory::dims{1, rows});
-}
-
-dnnl::matmul::primitive_desc MakeDescriptor(const memory::desc& source, const memory::desc& weights,
-                                            const memory::desc* bias,
-                                            const memory::desc& destination,
-                                            const dnnl::primitive_attr& attributes) {
-#if DNNL_VERSION_MAJOR >= 3
-  if (bias != nullptr) {
-    return {Engine(), source, weights, *bias, destination, attributes};
-  }
-  return {Engine(), source, weights, destination, attributes};
-#else
-  if (bias != nullptr) {
-    return {dnnl::matmul::desc(source, weights, *bias, destination), attributes, Engine()};
-  }
-  return {dnnl::matmul::desc(source, weights, destination), attributes, Engine()};
-#endif
-}
-
-// The `gemm` implementation of source x weights, if there is one: with a transposed source it takes
-// 0.7 to 0.9 of the time of oneDNN's first choice. In oneDNN 2 `next_impl` reads the operation
-// descriptor that the primitive descriptor was made from, so that one must live as long.
-dnnl::matmul::primitive_desc MakeGemmDescriptor(const memory::desc& source,
-                                                const memory::desc& weights,
-                                                const memory::desc& destination,
-                                                const dnnl::primitive_attr& attributes) {
-#if DNNL_VERSION_MAJOR >= 3
-  dnnl::matmul::primitive_desc descriptor(Engine(), source, weights, destination, attributes);
-#else
-  const dnnl::matmul::desc operation(source, weights, destination);
-  dnnl::matmul::primitive_desc descriptor(operation, attributes, Engine());
-#endif
-  do {
-    if (std::string(descriptor.impl_info_str()).rfind("gemm", 0) == 0) return descriptor;
-  } while (descriptor.next_impl());
-  return MakeDescriptor(source, weights, nullptr, destination, attributes);
-}
-
-enum class Gemm : uint8_t { kForward, kBackwardInput, kBackwardWeight };
-
-// What a compiled primitive depends on.
-struct Key {
-  Gemm gemm;
-  int64_t rows, out, in;
-  DType operand, result;
-  bool bias;
-  int threads;
-  int64_t dy_stride = 0;  // of a row of dy, for weight gradients
-  int64_t columns = 0;    // of the result, where a call computes only some; 0: all
-  bool add = false;       // to what the result holds
-
-  bool operator==(const Key&) const = default;
-};
-
-struct KeyHash {
-  size_t operator()(const Key& key) const {
-    size_t hash = static_cast<size_t>(key.gemm);
-    for (int64_t part : {key.rows, key.out, key.in, int64_t{key.operand == DType::kBF16},
-                         int64_t{key.result == DType::kBF16}, int64_t{key.bias},
-                         int64_t{key.threads}, key.dy_stride, key.columns, int64_t{key.add}}) {
-      hash = hash * 0x9E3779B97F4A7C15u + static_cast<size_t>(part);
-    }
-    return hash;
-  }
-};
-
-// The layout of a packed bf16 matrix of weights, [k, n] as matmul sees it.
-memory::desc PackedLayout(int64_t k, int64_t n) {
-  const memory::desc any({k, n}, memory::data_type::bf16, memory::format_tag::any);
-  return MakeDescriptor(Plain(kPackingRows, k, DType::kBF16), any, nullptr,
-                        Plain(kPackingRows, n, DType::kBF16), {})
-      .weights_desc();
-}
-
-struct Compiled {
-  dnnl::matmul primitive;
-  memory source, weights, bias, destination, scratchpad;
-  size_t scratch_bytes = 0;
-};
-
-// What making a primitive may take. oneDNN writes through a null pointer where it gets no memory.
-constexpr int64_t kPrimitiveBytes = int64_t{32} << 20;
-
-Compiled Compile(const Key& key) {
-  RequireAddressSpace("a matrix multiplication", kPrimitiveBytes);
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  memory::desc source, weights, destination;
-  const bool packed = key.operand == DType::kBF16;
-  const int64_t all = key.gemm == Gemm::kForward ? key.out : key.in;
-  const int64_t columns = key.columns > 0 ? key.columns : all;
-  const memory::desc bias({1, columns}, memory::data_type::f32, memory::dims{columns, 1});
-  switch (key.gemm) {
-    case Gemm::kForward:
-      source = Plain(key.rows, key.in, key.operand);
-      weights =
-          packed ? PackedLayout(key.in, key.out) : Strided(key.in, columns, 1, key.in, key.operand);
-      destination = Strided(key.rows, columns, key.out, 1, key.result);
-      break;
-    case Gemm::kBackwardInput:
-      source = Plain(key.rows, key.out, key.operand);
-      weights = packed ? PackedLayout(key.out, key.in)
-                       : Strided(key.out, columns, key.in, 1, key.operand);
-      destination = Strided(key.rows, columns, key.in, 1, key.result);
-      break;
-    case Gemm::kBackwardWeight:
-      source =
-          memory::desc({key.out, key.rows}, ToDnnl(key.operand), memory::dims{1, key.dy_stride});
-      weights = Plain(key.rows, key.in, key.operand);
-      destination = Plain(key.out, key.in, DType::kF32);
-      break;
-  }
-  if (key.add) {
-    dnnl::post_ops sum;
-    sum.append_sum(1.0f);
-    attributes.set_post_ops(sum);
-  }
-  const auto descriptor =
-      key.gemm == Gemm::kBackwardWeight
-          ? MakeGemmDescriptor(source, weights, destination, attributes)
-          : MakeDescriptor(source, weights, key.bias ? &bias : nullptr, destination, attributes);
-  Compiled compiled;
-  compiled.primitive = dnnl::matmul(descriptor);
-  compiled.source = memory(source, Engine(), nullptr);
-  compiled.weights = memory(weights, Engine(), nullptr);
-  compiled.destination = memory(destination, Engine(), nullptr);
-  if (key.bias) compiled.bias = memory(bias, Engine(), nullptr);
-  compiled.scratch_bytes = descriptor.scratchpad_desc().get_size();
-  compiled.scratchpad = memory(descriptor.scratchpad_desc(), Engine(), nullptr);
-  return compiled;
-}
-
-// Scratch memory of this thread that only grows.
-void* Scratch(Storage& storage, size_t bytes) {
-  if (storage.bytes() < bytes) storage = Storage(bytes);
-  return storage.data();
-}
-
-// One cache per thread: the memory objects inside are bound to pointers at each call.
-Compiled& Lookup(const Key& key) {
-  thread_local std::unordered_map<Key, Compiled, KeyHash> cache;
-  auto found = cache.find(key);
-  if (found == cache.end()) found = cache.emplace(key, Compile(key)).first;
-  return found->second;
-}
-
-void Run(const Key& key, const void* source, const void* weights, const float* bias,
-         void* destination) {
-  thread_local dnnl::stream stream(Engine());
-  thread_local Storage scratch;
-  Compiled& compiled = Lookup(key);
-  compiled.source.set_data_handle(const_cast<void*>(source));
-  compiled.weights.set_data_handle(const_cast<void*>(weights));
-  compiled.destination.set_data_handle(destination);
-  compiled.scratchpad.set_data_handle(Scratch(scratch, compiled.scratch_bytes));
-  if (key.bias) compiled.bias.set_data_handle(const_cast<float*>(bias));
-  // The C interface: the C++ one builds its list of arguments on the heap at every call.
-  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, compiled.source.get()},
-                                       {DNNL_ARG_WEIGHTS, compiled.weights.get()},
-                                       {DNNL_ARG_DST, compiled.destination.get()},
-                                       {DNNL_ARG_SCRATCHPAD, compiled.scratchpad.get()},
-                                       {DNNL_ARG_BIAS, compiled.bias.get(/*allow_empty=*/true)}};
-  const dnnl_status_t status =
-      dnnl_primitive_execute(compiled.primitive.get(), stream.get(), key.bias ? 5 : 4, arguments);
-  DF_CHECK_MSG(status == dnnl_success, "oneDNN returned {}", static_cast<int>(status));
-  stream.wait();
-}
-
-// How many threads oneDNN's next call gets when it asks for `threads`. oneDNN gives each thread of
-// its plan a part of the result; where OpenMP starts fewer threads than planned (OMP_DYNAMIC,
-// OMP_THREAD_LIMIT), the parts of the others would silently be missing.
-int UseThreads(int threads) {
-  if (omp_set_num_threads == nullptr) return threads;
-  omp_set_dynamic(0);
-  threads = std::min(threads, omp_get_thread_limit());
-  omp_set_num_threads(threads);
-  return threads;
-}
-
-Key MakeKey(Gemm gemm, int64_t rows, int64_t out, int64_t in, DType operand, DType result,
-            bool bias) {
+GemmKey MakeKey(Gemm gemm, int64_t rows, int64_t out, int64_t in, DType operand, DType result,
+                bool bias) {
   return {gemm, rows, out, in, operand, result, bias, UseThreads(NumThreads())};
 }
 
@@ -274,16 +59,16 @@ void ForEachPart(int64_t n, F compute) {
 void RunF32(Gemm gemm, int64_t rows, int64_t out, int64_t in, const float* source,
             const float* weights, const float* bias, float* destination) {
   if (!SplitsSums()) {
-    Run(MakeKey(gemm, rows, out, in, DType::kF32, DType::kF32, bias != nullptr), source, weights,
-        bias, destination);
+    RunGemm(MakeKey(gemm, rows, out, in, DType::kF32, DType::kF32, bias != nullptr), source,
+            weights, bias, destination);
     return;
   }
   const bool forward = gemm == Gemm::kForward;
   ForEachPart(forward ? out : in, [&](int64_t first, int64_t count) {
-    const Key key{gemm,          rows, out,  in, DType::kF32, DType::kF32, bias != nullptr,
-                  /*threads=*/1, 0,    count};
-    Run(key, source, weights + (forward ? first * in : first),
-        bias == nullptr ? nullptr : bias + first, destination + first);
+    const GemmKey key{gemm,          rows, out,  in, DType::kF32, DType::kF32, bias != nullptr,
+                      /*threads=*/1, 0,    count};
+    RunGemm(key, source, weights + (forward ? first * in : first),
+            bias == nullptr ? nullptr : bias + first, destination + first);
   });
 }
 
@@ -309,34 +94,6 @@ void Deliver(const Tensor& result, const Tensor& to) {
   if (result.raw() != to.raw()) Convert(result, to);
 }
 
-// Copies a matrix to another layout; prepared once, for the number of threads at that time.
-class Repack {
- public:
-  Repack() = default;
-  Repack(const memory::desc& from, const void* source, const memory::desc& to)
-      : source_(from, Engine(), const_cast<void*>(source)), destination_(to, Engine(), nullptr) {
-    // oneDNN plans with the threads that OpenMP has now, which may be more than --threads.
-    threads_ = UseThreads(NumThreads());
-    reorder_ = dnnl::reorder(source_, destination_);
-  }
-
-  void Run(void* copy) const {
-    destination_.set_data_handle(copy);
-    UseThreads(threads_);
-    thread_local dnnl::stream stream(Engine());
-    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, source_.get()},
-                                         {DNNL_ARG_TO, destination_.get()}};
-    const dnnl_status_t status = dnnl_primitive_execute(reorder_.get(), stream.get(), 2, arguments);
-    DF_CHECK_MSG(status == dnnl_success, "oneDNN returned {}", static_cast<int>(status));
-    stream.wait();
-  }
-
- private:
-  memory source_, destination_;
-  dnnl::reorder reorder_;
-  int threads_ = 1;
-};
-
 size_t PackedBytes(int64_t out, int64_t in, DType compute) {
   if (compute == DType::kF32) return 0;
   const size_t count = static_cast<size_t>(out) * static_cast<size_t>(in);
@@ -355,8 +112,7 @@ class NativeBf16Weight : public GemmWeight {
       : master_(master),
         copy_(PackedBytes(out(), in(), DType::kBF16)),
         transposed_bytes_(TransposedBytes(out(), in(), DType::kBF16)) {
-    to_copy_ =
-        Repack(Transposed(in(), out(), DType::kF32), master.raw(), PackedLayout(in(), out()));
+    to_copy_ = Repack(onednn::TransposedF32(in(), out()), master.raw(), PackedLayout(in(), out()));
     // From the copy, not from the master: half the bytes, and passes do not need the master.
     to_transposed_ = Repack(PackedLayout(in(), out()).permute_axes({1, 0}), copy_.data(),
                             PackedLayout(out(), in()));
@@ -370,7 +126,8 @@ class NativeBf16Weight : public GemmWeight {
   void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
     const Tensor& to = y.empty() ? epilogue.gelu : y;
     const float* bias = epilogue.bias.empty() ? nullptr : epilogue.bias.f32();
-    Run(MakeKey(Gemm::kForward, x.rows(), out(), in(), DType::kBF16, to.dtype(), bias != nullptr),
+    RunGemm(
+        MakeKey(Gemm::kForward, x.rows(), out(), in(), DType::kBF16, to.dtype(), bias != nullptr),
         x.raw(), copy_.data(), bias, to.raw());
     RunEpiloguePasses(epilogue, y);
   }
@@ -380,8 +137,8 @@ class NativeBf16Weight : public GemmWeight {
     void* const transposed = Scratch(storage, transposed_bytes_);
     to_transposed_.Run(transposed);
     // After the copy, which may set another number of threads.
-    Run(MakeKey(Gemm::kBackwardInput, dy.rows(), out(), in(), DType::kBF16, dx.dtype(), false),
-        dy.raw(), transposed, nullptr, dx.raw());
+    RunGemm(MakeKey(Gemm::kBackwardInput, dy.rows(), out(), in(), DType::kBF16, dx.dtype(), false),
+            dy.raw(), transposed, nullptr, dx.raw());
   }
 
  private:
@@ -449,11 +206,11 @@ void BackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bo
   const Tensor left = convert ? AsF32(dy, 0) : dy, right = convert ? AsF32(x, 1) : x;
   const int64_t size = static_cast<int64_t>(SizeOf(left.dtype()));
   ForEachPart(out, [&](int64_t first, int64_t count) {
-    const Key key{Gemm::kBackwardWeight, dy.rows(), count, in, left.dtype(), DType::kF32, false,
-                  /*threads=*/1,         out,
-                  /*columns=*/0,         add};
-    Run(key, static_cast<const char*>(left.raw()) + first * size, right.raw(), nullptr,
-        dweight.f32() + first * in);
+    const GemmKey key{Gemm::kBackwardWeight, dy.rows(), count, in, left.dtype(), DType::kF32, false,
+                      /*threads=*/1,         out,
+                      /*columns=*/0,         add};
+    RunGemm(key, static_cast<const char*>(left.raw()) + first * size, right.raw(), nullptr,
+            dweight.f32() + first * in);
   });
   if (squares != nullptr) {
     *squares = SumOfSquares({dweight.f32(), static_cast<size_t>(dweight.count())});
@@ -461,11 +218,12 @@ void BackwardWeight(const Tensor& dy, const Tensor& x, const Tensor& dweight, bo
 }
 
 std::string Description() {
-  Engine();
+  onednn::Engine();
   const dnnl_version_t* version = dnnl_version();
   CpuFeatures cpu = GetCpuFeatures();
   if (!DescribesAmxTiles()) {
-    cpu = cpu & CpuFeatures{CpuFeature::kAvx2, CpuFeature::kAvx512, CpuFeature::kAvx512Bf16};
+    cpu = cpu & CpuFeatures{CpuFeature::kAvx2, CpuFeature::kAvx512, CpuFeature::kAvx512Vnni,
+                            CpuFeature::kAvx512Bf16};
   }
   return fmt::format("oneDNN {}.{}.{}, {}", version->major, version->minor, version->patch,
                      CpuName(cpu));

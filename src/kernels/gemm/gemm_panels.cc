@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "base/team.h"
 #include "kernels/gemm/frozen.h"
+#include "kernels/gemm/panel_pack.h"
 #include "kernels/simd.h"
 #include "tensor/storage.h"
 
@@ -26,16 +27,6 @@
 #include "kernels/gemm/panel_kernels-inl.h"
 #include "kernels/load-inl.h"
 
-#ifndef DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_ONCE_
-#define DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_ONCE_
-namespace denseformer {
-namespace {
-// int8 dot products: part of every CPU with AVX-512 BF16, and of the same level of features.
-bool HasVnni() { return simd_internal::has_avx512_bf16; }
-}  // namespace
-}  // namespace denseformer
-#endif  // DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_ONCE_
-
 HWY_BEFORE_NAMESPACE();
 namespace denseformer {
 namespace HWY_NAMESPACE {
@@ -43,18 +34,27 @@ namespace {
 
 int64_t MostBlockRows() { return static_cast<int64_t>(kMostPanelRows); }
 
+// Whether x of bf16 GEMMs goes through SpreadInput.
+bool SpreadsBf16() {
+#if HWY_TARGET <= HWY_AVX3
+  return !simd_internal::has_avx512_bf16;
+#else
+  return true;
+#endif
+}
+
 void RunPanelBlock(WeightFormat format, const PanelBlock& b) {
   switch (format) {
     case WeightFormat::kF32:
       return RunBlock<F32Step, FloatForm>(b);
     case WeightFormat::kBF16:
 #if HWY_TARGET <= HWY_AVX3
-      if (simd_internal::has_avx512_bf16) return RunBlock<Bf16DotStep, FloatForm>(b);
+      if (!SpreadsBf16()) return RunBlock<Bf16DotStep, FloatForm>(b);
 #endif
       return RunBlock<Bf16Step, FloatForm>(b);
     case WeightFormat::kInt8:
 #if HWY_TARGET <= HWY_AVX3
-      if (HasVnni()) return RunBlock<Int8DotStep, Int8Form>(b);
+      if (simd_internal::has_avx512_vnni) return RunBlock<Int8DotStep, Int8Form>(b);
 #elif HWY_TARGET == HWY_AVX2
       return RunBlock<Int8PairStep, Int8Form>(b);
 #endif
@@ -88,6 +88,23 @@ void FinishPanel(const PanelResult& r, DType dtype) {
     FinishRows<float>(r);
   } else {
     FinishRows<bf16>(r);
+  }
+}
+
+// Pairs of fp32, the odd element first; where the last pair has none, it is 0.
+void SpreadInput(const bf16* x, int64_t terms, float* to) {
+  const PanelTag32 d;
+  constexpr int64_t kPairs = static_cast<int64_t>(kPanelLanes);
+  uint32_t* const bits = reinterpret_cast<uint32_t*>(to);
+  int64_t k = 0;
+  for (; k + 2 * kPairs <= terms; k += 2 * kPairs) {
+    const auto pairs = hn::LoadU(d, reinterpret_cast<const uint32_t*>(x + k));
+    hn::StoreInterleaved2(hn::And(pairs, hn::Set(d, 0xffff0000u)), hn::ShiftLeft<16>(pairs), d,
+                          bits + k);
+  }
+  for (; k < terms; k += 2) {
+    to[k] = k + 1 < terms ? static_cast<float>(x[k + 1]) : 0.0f;
+    to[k + 1] = static_cast<float>(x[k]);
   }
 }
 
@@ -150,12 +167,19 @@ namespace denseformer {
 namespace {
 
 HWY_EXPORT(MostBlockRows);
+HWY_EXPORT(SpreadsBf16);
+HWY_EXPORT(SpreadInput);
 HWY_EXPORT(RunPanelBlock);
 HWY_EXPORT(FinishPanel);
 HWY_EXPORT(QuantizeInput);
 
 constexpr int64_t kRows = static_cast<int64_t>(kPanelRows);
-constexpr int64_t kMostRows = 12;  // of a block, on any target
+// Rows of a block: of a SIMD kernel on any target, and of any kernel.
+constexpr int64_t kMostSimdRows = 12;
+constexpr int64_t kMostRows = std::max(kMostSimdRows, kInt8BlockRows);
+// Blocks of fewer rows are for VNNI. 128 terms of a panel keep its ports busy for 32 cycles per
+// row; tiles take 64 for up to 16 rows, and some 100 from the last product to the sums in memory.
+constexpr int64_t kLeastTileRows = 8;
 static_assert(kRows == kFrozenRows);
 // Rows of x that stay in L2 while panels pass by.
 constexpr int64_t kChunkBytes = int64_t{384} << 10;
@@ -195,30 +219,11 @@ class PanelWeight : public FrozenWeight {
 
   void Pack(int64_t first, int64_t count, const float* rows, const float* scales) override {
     DF_CHECK(first % kRows == 0 && first + count <= out_);
-    std::vector<int8_t> quantized;
-    if (format_ == WeightFormat::kInt8) quantized.resize(static_cast<size_t>(in_));
-    for (int64_t r = 0; r < count; ++r) {
-      const float* const row = rows + r * in_;
-      if (format_ == WeightFormat::kInt8) {
-        this->scales()[first + r] =
-            QuantizeRow(row, in_, scales == nullptr ? nullptr : scales + r, quantized.data());
-      }
-      for (int64_t k = 0; k < in_; ++k) {
-        std::byte* const to = At(first + r, k);
-        switch (format_) {
-          case WeightFormat::kF32:
-            std::memcpy(to, row + k, sizeof(float));
-            break;
-          case WeightFormat::kBF16: {
-            const bf16 value(row[k]);
-            std::memcpy(to, &value, sizeof(value));
-            break;
-          }
-          case WeightFormat::kInt8:
-            *to = static_cast<std::byte>(quantized[static_cast<size_t>(k)] + 128);
-            break;
-        }
-      }
+    for (int64_t r = 0; r < count; r += kRows) {
+      PackPanel(format_, rows + r * in_, std::min(kRows, count - r), in_,
+                scales == nullptr ? nullptr : scales + r,
+                memory_ + (first + r) / kRows * panel_bytes(),
+                format_ == WeightFormat::kInt8 ? this->scales() + first + r : nullptr);
     }
   }
 
@@ -255,7 +260,7 @@ class PanelWeight : public FrozenWeight {
     const Input input = Prepare(x);
     const int64_t rows = x.rows();
     const int64_t chunk =
-        DivUp(rows, DivUp(rows, std::max(4 * kMostRows, kChunkBytes / input.stride)));
+        DivUp(rows, DivUp(rows, std::max(4 * kMostSimdRows, kChunkBytes / input.stride)));
     const int64_t chunks = DivUp(rows, chunk), count = panels();
     const int64_t grain = std::max<int64_t>(1, kGrainBytes / (panel_bytes() * rows));
     ParallelForShared(
@@ -265,7 +270,8 @@ class PanelWeight : public FrozenWeight {
           Panel(input, first, std::min(chunk, rows - first), item % count, epilogue, y);
         },
         [&](int part, int parts) {
-          if (next() != nullptr && rows <= kMostRows) next()->Prefetch(part, parts);
+          if (UsesTiles(rows)) ReleaseInt8Tiles();
+          if (next() != nullptr && rows <= kMostSimdRows) next()->Prefetch(part, parts);
         });
     if (!epilogue.rotary_table.empty()) {
       RunEpiloguePasses(
@@ -277,6 +283,9 @@ class PanelWeight : public FrozenWeight {
   int64_t words() const { return WordsOf(in_, format_); }
   int64_t panels() const { return DivUp(out_, kRows); }
   int64_t panel_bytes() const { return words() * kRows * 4; }
+  bool UsesTiles(int64_t rows) const {
+    return format_ == WeightFormat::kInt8 && rows >= kLeastTileRows && HasInt8Tiles();
+  }
   float* scales() const { return reinterpret_cast<float*>(memory_ + panels() * panel_bytes()); }
 
   // Element (row, k).
@@ -287,21 +296,32 @@ class PanelWeight : public FrozenWeight {
   }
 
   Input Prepare(const Tensor& x) const {
-    const int64_t stride = words() * 4;
-    if (format_ == WeightFormat::kF32 || (format_ == WeightFormat::kBF16 && in_ % 2 == 0)) {
-      return {static_cast<const std::byte*>(x.raw()), stride, nullptr, 0};
+    const bool spread = format_ == WeightFormat::kBF16 && DF_DYNAMIC_DISPATCH(SpreadsBf16)();
+    const int64_t used = words() * (spread ? 8 : 4);
+    if (format_ == WeightFormat::kF32 ||
+        (format_ == WeightFormat::kBF16 && in_ % 2 == 0 && !spread)) {
+      return {static_cast<const std::byte*>(x.raw()), used, nullptr, 0};
     }
+    const bool int8 = format_ == WeightFormat::kInt8;
+    const int64_t stride = int8 ? DivUp(used, kInt8RowBytes) * kInt8RowBytes : used;
     thread_local Storage padded, group_storage;
     const int64_t rows = x.rows(), groups = Int8Groups(words());
-    std::byte* const data = Grown(padded, static_cast<size_t>(rows * stride));
+    // The last tile may read rows behind the last one.
+    const int64_t readable = rows + (int8 ? kInt8BlockRows : 0);
+    std::byte* const data = Grown(padded, static_cast<size_t>(readable * stride));
     Int8Group* const all = reinterpret_cast<Int8Group*>(
         Grown(group_storage, static_cast<size_t>(rows * groups) * sizeof(Int8Group)));
-    ParallelFor(rows, std::max<int64_t>(1, (1 << 12) / in_), [&](int64_t begin, int64_t end, int) {
+    const int64_t grain = std::max<int64_t>(1, (spread ? 1 << 15 : 1 << 12) / in_);
+    ParallelFor(rows, grain, [&](int64_t begin, int64_t end, int) {
       for (int64_t r = begin; r < end; ++r) {
         const bf16* const from = x.As<const bf16>() + r * in_;
-        if (format_ == WeightFormat::kInt8) {
+        if (int8) {
           DF_DYNAMIC_DISPATCH(QuantizeInput)
           (from, in_, reinterpret_cast<int8_t*>(data + r * stride), all + r * groups);
+          std::memset(data + r * stride + used, 0, static_cast<size_t>(stride - used));
+        } else if (spread) {
+          DF_DYNAMIC_DISPATCH(SpreadInput)
+          (from, in_, reinterpret_cast<float*>(data + r * stride));
         } else {
           std::memcpy(data + r * stride, from, static_cast<size_t>(in_) * sizeof(bf16));
           std::memset(data + r * stride + in_ * 2, 0, 2);
@@ -315,24 +335,31 @@ class PanelWeight : public FrozenWeight {
   void Panel(const Input& input, int64_t first, int64_t rows, int64_t panel,
              const GemmEpilogue& epilogue, const Tensor& y) const {
     alignas(64) float sums[kMostRows * kRows];
-    const int64_t blocks = DivUp(rows, DF_DYNAMIC_DISPATCH(MostBlockRows)());
+    // Tiles have a fixed number of rows, filled or not.
+    const bool tiles = UsesTiles(rows);
+    const int64_t most = tiles ? kInt8BlockRows : DF_DYNAMIC_DISPATCH(MostBlockRows)();
+    const int64_t blocks = DivUp(rows, most), size = tiles ? most : DivUp(rows, blocks);
     const std::byte* const weights = memory_ + panel * panel_bytes();
     for (int64_t b = 0; b < blocks; ++b) {
-      const int64_t row = first + rows * b / blocks, end = first + rows * (b + 1) / blocks;
+      const int64_t row = first + b * size, end = std::min(first + rows, row + size);
       // A panel that is read several times is in cache after the first: the next one is fetched
       // over all of them.
       const int64_t ahead = blocks == 1 ? kPanelAhead : panel_bytes() + panel_bytes() * b / blocks;
-      DF_DYNAMIC_DISPATCH(RunPanelBlock)
-      (format_, {.x = input.data + row * input.stride,
-                 .x_stride = input.stride,
-                 .panel = weights,
-                 .words = words(),
-                 .rows = end - row,
-                 .fetch = weights + ahead,
-                 .fetch_step = kRows * 4 / blocks,
-                 .groups = input.groups + row * input.groups_stride,
-                 .groups_stride = input.groups_stride,
-                 .sums = sums});
+      const PanelBlock block = {.x = input.data + row * input.stride,
+                                .x_stride = input.stride,
+                                .panel = weights,
+                                .words = words(),
+                                .rows = end - row,
+                                .fetch = weights + ahead,
+                                .fetch_step = kRows * 4 / blocks,
+                                .groups = input.groups + row * input.groups_stride,
+                                .groups_stride = input.groups_stride,
+                                .sums = sums};
+      if (UsesTiles(block.rows)) {
+        RunInt8Tiles(block);
+      } else {
+        DF_DYNAMIC_DISPATCH(RunPanelBlock)(format_, block);
+      }
       Finish(sums, row, end - row, panel * kRows, epilogue, y);
     }
   }
@@ -379,31 +406,15 @@ class PanelWeight : public FrozenWeight {
 
 std::string Description(WeightFormat format) {
   LimitSimdTargets();
-  const bool dot = format == WeightFormat::kBF16   ? simd_internal::has_avx512_bf16
-                   : format == WeightFormat::kInt8 ? HasVnni()
-                                                   : false;
-  return std::string("own kernels, ") + SimdTargetName() +
-         (!dot                            ? ""
-          : format == WeightFormat::kBF16 ? " with BF16"
-                                          : " with VNNI");
+  const char* with = "";
+  if (format == WeightFormat::kBF16 && simd_internal::has_avx512_bf16) with = " with BF16";
+  if (format == WeightFormat::kInt8 && simd_internal::has_avx512_vnni) {
+    with = HasInt8Tiles() ? " with VNNI and AMX" : " with VNNI";
+  }
+  return std::string("own kernels, ") + SimdTargetName() + with;
 }
 
 }  // namespace
-
-float QuantizeRow(const float* row, int64_t n, const float* scale, int8_t* q) {
-  float largest = 0, odd = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    largest = std::max(largest, std::abs(row[i]));
-    odd += row[i] * 0.0f;  // not a number where it is not finite
-  }
-  const float step = scale != nullptr ? *scale : largest / 127 + odd;
-  const bool usable = std::isfinite(step) && step > 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const float value = usable ? std::nearbyint(row[i] / step) : 0.0f;
-    q[i] = static_cast<int8_t>(std::clamp(value, -127.0f, 127.0f));
-  }
-  return step;
-}
 
 const FrozenGemm kPanelGemm = {
     .supports = [](WeightFormat) { return true; },

@@ -1,10 +1,12 @@
-// What the parts of gemm_panels.cc share: the layout of packed weights.
+// What gemm_panels.cc shares with its kernels: the layout of packed weights.
 //
 //   panel p = rows [32 p, 32 p + 32) of W, zeros beyond the last row
 //   fp32   [panel][k][32]                              a word is one element
 //   bf16   [panel][k / 2][32][2]                       a word is a pair
 //   int8   [panel][k / 4][32][4] + 128, then scales    a word is four elements; scales [panels, 32]
-// Words of x hold as many elements; the last one is padded with zeros.
+// Words of x hold as many elements; the last one is padded with zeros. For bf16 weights on a CPU
+// without dot products of bf16, a word of x is two fp32, the odd element first. Rows of x for int8
+// are padded with zeros to a multiple of kInt8RowBytes, because AMX reads so many at a time.
 #ifndef DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_H_
 #define DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_H_
 
@@ -21,6 +23,10 @@ inline constexpr size_t kPanelRows = 32;
 inline constexpr int64_t kPanelAhead = 4096;
 // x of int8 GEMMs has a scale for each group of so many terms.
 inline constexpr int64_t kInt8GroupWords = 32;
+
+// What AMX tiles read of x: 64 bytes of up to kInt8BlockRows rows.
+inline constexpr int64_t kInt8RowBytes = 64;
+inline constexpr int64_t kInt8BlockRows = 32;
 
 constexpr int64_t TermsPerWord(WeightFormat format) {
   return format == WeightFormat::kF32 ? 1 : format == WeightFormat::kBF16 ? 2 : 4;
@@ -53,6 +59,14 @@ struct PanelBlock {
   int64_t groups_stride;
   float* sums;
 };
+
+// int8 on AMX tiles (panel_tiles.cc), with the bits of the other kernels.
+bool HasInt8Tiles();
+// Up to kInt8BlockRows rows; whole tiles of 16 rows of x are read, whatever they hold. Sets up the
+// tiles of the calling thread if need be.
+void RunInt8Tiles(const PanelBlock& block);
+// Ends what RunInt8Tiles set up, if anything.
+void ReleaseInt8Tiles();
 
 // What becomes of sums [rows, 32].
 struct PanelResult {

@@ -19,32 +19,11 @@
 #include "base/random.h"
 #include "kernels/gelu.h"
 #include "kernels/gemm/backend.h"
+#include "kernels/gemm/operand_testing.h"
 #include "kernels/rotary.h"
-#include "tensor/storage.h"
 
 namespace denseformer {
 namespace {
-
-struct Operand {
-  Operand(DType dtype, Shape shape, uint64_t seed)
-      : storage(shape.count() * 4 + 64), tensor(storage.data(), dtype, shape) {
-    Random random(seed);
-    for (int64_t i = 0; i < shape.count(); ++i) Set(i, random.Normal());
-  }
-  void Set(int64_t i, float value) {
-    if (tensor.dtype() == DType::kF32) {
-      tensor.f32()[i] = value;
-    } else {
-      tensor.As<bf16>()[i] = bf16(value);
-    }
-  }
-  double At(int64_t i) const {
-    return tensor.dtype() == DType::kF32 ? tensor.f32()[i]
-                                         : static_cast<float>(tensor.As<bf16>()[i]);
-  }
-  Storage storage;
-  Tensor tensor;
-};
 
 double Rounded(double value, DType dtype) {
   return dtype == DType::kF32 ? value : static_cast<float>(bf16(static_cast<float>(value)));

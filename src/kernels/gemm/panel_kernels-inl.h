@@ -47,30 +47,37 @@ HWY_INLINE uint32_t LoadWord(const std::byte* from) {
   return word;
 }
 
-// One step along the terms: sum [kRows][kPanelVectors] += what `Step` makes of a word of x and a
-// vector of words of W.
-struct F32Step {
-  static HWY_INLINE PanelVec Add(PanelVec sum, PanelVec32 w, uint32_t x) {
+// One step along the terms: sum [kRows][kPanelVectors] += what `Step` makes of a word of x, which
+// takes kInputBytes, and a vector of words of W.
+struct WordStep {
+  static constexpr int64_t kInputBytes = 4;
+};
+
+struct F32Step : WordStep {
+  static HWY_INLINE PanelVec Add(PanelVec sum, PanelVec32 w, const std::byte* x) {
     const PanelTag d;
-    return hn::MulAdd(hn::BitCast(d, w), hn::BitCast(d, hn::Set(PanelTag32(), x)), sum);
+    return hn::MulAdd(hn::BitCast(d, w), hn::BitCast(d, hn::Set(PanelTag32(), LoadWord(x))), sum);
   }
 };
 
+// x as pairs of fp32 (SpreadInput): a broadcast from memory takes no slot of the multipliers, one
+// of a word that was shifted or masked does.
 struct Bf16Step {
-  static HWY_INLINE PanelVec Add(PanelVec sum, PanelVec32 w, uint32_t x) {
+  static constexpr int64_t kInputBytes = 8;
+  static HWY_INLINE PanelVec Add(PanelVec sum, PanelVec32 w, const std::byte* x) {
     const PanelTag d;
     const PanelTag32 d32;
-    const auto high = hn::Set(d32, 0xffff0000u);
-    const auto odd = hn::BitCast(d, hn::And(w, high));
+    const auto odd = hn::BitCast(d, hn::And(w, hn::Set(d32, 0xffff0000u)));
     const auto even = hn::BitCast(d, hn::ShiftLeft<16>(w));
-    sum = hn::MulAdd(odd, hn::BitCast(d, hn::Set(d32, x & 0xffff0000u)), sum);
-    return hn::MulAdd(even, hn::BitCast(d, hn::Set(d32, x << 16)), sum);
+    sum = hn::MulAdd(odd, hn::BitCast(d, hn::Set(d32, LoadWord(x))), sum);
+    return hn::MulAdd(even, hn::BitCast(d, hn::Set(d32, LoadWord(x + 4))), sum);
   }
 };
 
 // w holds 4 unsigned bytes, x 4 signed ones.
-struct Int8Step {
-  static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, uint32_t x) {
+struct Int8Step : WordStep {
+  static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, const std::byte* from) {
+    const uint32_t x = LoadWord(from);
     const PanelTagI32 d;
     const PanelTag32 d32;
     const auto byte = hn::Set(d32, 0xff);
@@ -87,25 +94,26 @@ struct Int8Step {
 
 #if HWY_TARGET <= HWY_AVX3
 // The compiler's flags for this target do not name these instructions, hence by hand; where the CPU
-// lacks them, nobody calls them.
-struct Bf16DotStep {
-  static HWY_INLINE PanelVec Add(PanelVec sum, PanelVec32 w, uint32_t x) {
-    const PanelVec32 pair = hn::Set(PanelTag32(), x);
+// lacks them, they are not called.
+struct Bf16DotStep : WordStep {
+  static HWY_INLINE PanelVec Add(PanelVec sum, PanelVec32 w, const std::byte* x) {
+    const PanelVec32 pair = hn::Set(PanelTag32(), LoadWord(x));
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(pair.raw));
     return sum;
   }
 };
-struct Int8DotStep {
-  static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, uint32_t x) {
-    const PanelVec32 four = hn::Set(PanelTag32(), x);
+struct Int8DotStep : WordStep {
+  static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, const std::byte* x) {
+    const PanelVec32 four = hn::Set(PanelTag32(), LoadWord(x));
     asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(four.raw));
     return sum;
   }
 };
 #elif HWY_TARGET == HWY_AVX2
 // 16-bit products of even and odd bytes, added in pairs.
-struct Int8PairStep {
-  static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, uint32_t x) {
+struct Int8PairStep : WordStep {
+  static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, const std::byte* from) {
+    const uint32_t x = LoadWord(from);
     const PanelTagI32 d;
     const PanelTag32 d32;
     const auto low = hn::Set(d32, 0x00ff00ff);
@@ -130,9 +138,9 @@ HWY_INLINE void AddWords(const PanelBlock& b, int64_t first, int64_t words, size
                          V (&sum)[kRows][kPanelVectors]) {
   const PanelTag32 d;
   const uint32_t* w = reinterpret_cast<const uint32_t*>(b.panel) + first * kPanelRows + column;
-  const std::byte* x = b.x + first * 4;
+  const std::byte* x = b.x + first * Step::kInputBytes;
   const std::byte* fetch = b.fetch + first * b.fetch_step;
-  for (int64_t k = 0; k < words; ++k, w += kPanelRows, x += 4) {
+  for (int64_t k = 0; k < words; ++k, w += kPanelRows, x += Step::kInputBytes) {
     const auto w0 = hn::Load(d, w), w1 = hn::Load(d, w + kPanelLanes);
     if (column == 0) {
       __builtin_prefetch(fetch, 0, /*locality=*/2);
@@ -140,7 +148,7 @@ HWY_INLINE void AddWords(const PanelBlock& b, int64_t first, int64_t words, size
       fetch += b.fetch_step;
     }
     for (size_t r = 0; r < kRows; ++r) {
-      const uint32_t word = LoadWord(x + static_cast<int64_t>(r) * b.x_stride);
+      const std::byte* const word = x + static_cast<int64_t>(r) * b.x_stride;
       sum[r][0] = Step::Add(sum[r][0], w0, word);
       sum[r][1] = Step::Add(sum[r][1], w1, word);
     }
