@@ -8,7 +8,7 @@ program=$1 example=$2 engine=$3
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 for i in {1..200}; do echo "$i green bottles hanging on the wall"; done >"$scratch/text.txt"
-"$program" data prepare --quiet --tokenizer bytes --out "$scratch/data" "$scratch/text.txt" >/dev/null
+"$program" data prepare --quiet --tokenizer bytes --output "$scratch/data" "$scratch/text.txt" >/dev/null
 "$program" train "$scratch/run" --quiet --preset test --data "$scratch/data" --steps 2 --threads 1 >/dev/null
 
 output=$("$example" "$scratch/run" "10 green")

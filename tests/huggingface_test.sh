@@ -13,9 +13,9 @@ cd "$scratch"
 export HF_HUB_OFFLINE=1 HF_HOME="$scratch/hub" TOKENIZERS_PARALLELISM=false
 
 for n in $(seq 300); do echo "$n green bottles hanging on the wall, and $((n - 1)) on the floor, café."; done >text.txt
-"$program" tokenizer train --vocab 300 --out tokenizer.json text.txt --quiet >/dev/null
+"$program" tokenizer train --vocab 300 --output tokenizer.json text.txt --quiet >/dev/null
 head -30 text.txt >val.txt
-"$program" data prepare text.txt --val val.txt --tokenizer tokenizer.json --out data --quiet >/dev/null
+"$program" data prepare text.txt --val val.txt --tokenizer tokenizer.json --output data --quiet >/dev/null
 printf '11\n000\n1011\n10001\n' >mask.txt
 # Topology, then further options.
 while read -r dwa more <&3; do

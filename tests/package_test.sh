@@ -38,8 +38,8 @@ run() { env -i PATH=/usr/bin:/bin HOME="$prefix" "$prefix/usr/bin/denseformer" "
 run --version | grep -q '^denseformer [0-9]'
 run info --preset test --json | grep -q '"parameters"'
 seq 400 >text.txt
-run tokenizer train --vocab 270 --out tokenizer.json text.txt --quiet >/dev/null
-run data prepare text.txt --val text.txt --tokenizer tokenizer.json --out data --quiet >/dev/null
+run tokenizer train --vocab 270 --output tokenizer.json text.txt --quiet >/dev/null
+run data prepare text.txt --val text.txt --tokenizer tokenizer.json --output data --quiet >/dev/null
 run train run --preset test --vocab-size 270 --data data --steps 2 --threads 1 --quiet >/dev/null
 run generate run --prompt 1 --max-tokens 3 --threads 1 --quiet >/dev/null
 

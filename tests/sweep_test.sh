@@ -15,8 +15,8 @@ fail() {
 
 seq 1 4000 | awk '{ print "line " $1 * 7 % 97 " of " $1 % 13 }' >text
 head -n 200 text >val
-"$program" tokenizer train --vocab 300 --out tokenizer.json text --quiet >/dev/null
-"$program" data prepare --tokenizer tokenizer.json --out data text --val val --quiet >/dev/null
+"$program" tokenizer train --vocab 300 --output tokenizer.json text --quiet >/dev/null
+"$program" data prepare --tokenizer tokenizer.json --output data text --val val --quiet >/dev/null
 cat >grid.toml <<'END'
 data = "d"
 seeds = [1, 2, 3]

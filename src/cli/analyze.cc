@@ -125,10 +125,9 @@ void AddAnalyze(CLI::App& app, CommonOptions& common) {
       ->delimiter(',')
       ->check(OneOf(names))
       ->capture_default_str();
-  app.add_option("--out,-o", options->out,
-                 "Directory for the results; default: RUN/analysis. With several runs of one "
-                 "pattern it also gets the mean "
-                 "of their weights");
+  AddOutput(app, options->out,
+            "Directory for the results; default: RUN/analysis. With several runs of one pattern it "
+            "also gets the mean of their weights");
   app.add_option("--data", options->study.data,
                  "Directory with val.bin; default: the data that the run was trained on");
   app.add_option("--tokens", options->study.tokens,

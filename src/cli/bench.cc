@@ -26,7 +26,7 @@ struct BenchCall {
   std::string svg;
 };
 
-// With --turns: says how the last round went, and waits for the word to begin the next.
+// With --turns: says how the last round went, and waits for a line on stdin to begin the next.
 bool NextTurn(const std::vector<Timing>& so_far) {
   nlohmann::ordered_json json = {{"rounds", so_far.front().seconds.size()}};
   for (const Timing& timing : so_far) {
@@ -97,9 +97,16 @@ void AddModelOptions(CLI::App& app, const Benchmark& benchmark, BenchOptions& o)
   if (takes(kBenchPrecision)) {
     const bool int8 = takes(kBenchInt8);
     app.add_option("--precision", o.precision,
-                   int8 ? "auto, fp32, bf16 or int8" : "auto, fp32 or bf16")
+                   int8 ? "auto, fp32, bf16 or int8" +
+                              std::string(takes(kBenchFrozen) ? " (with --frozen)" : "")
+                        : "auto, fp32 or bf16")
         ->check(OneOf(int8 ? InferencePrecisionNames() : PrecisionNames()))
         ->capture_default_str();
+  }
+  if (takes(kBenchFrozen)) {
+    app.add_flag("--frozen", o.frozen,
+                 "Models as eval, generate and serve hold them: each matrix once, in --precision, "
+                 "without fp32 masters");
   }
   if (takes(kBenchRecompute)) {
     app.add_flag("--recompute", o.recompute,

@@ -14,6 +14,7 @@
 #include "chart/chart.h"
 #include "cli/checks.h"
 #include "cli/output.h"
+#include "data/bpe.h"
 #include "infer/language_model.h"
 #include "serve/access.h"
 #include "serve/client.h"
@@ -27,7 +28,7 @@ namespace {
 struct Options {
   std::string run, preset, dwa = "4x5", precision = "auto";
   std::string api_key_file, svg;
-  std::string concurrency = "1,4,16", rates;
+  std::string concurrency = "1,4,16", rates, parameters = "{}";
   int port = 0;
   LoadOptions load;
 };
@@ -75,12 +76,21 @@ class OwnServer {
   std::thread thread_;
 };
 
+// As many tokens as the model has, so that sampling looks at all of them.
+Tokenizer NumberedTokens(int count) {
+  TokenizerData data = Tokenizer::Bytes().data();
+  while (std::ssize(data.tokens) < count) {
+    data.tokens.push_back(fmt::format(" {}", data.tokens.size()));
+  }
+  return Tokenizer(std::move(data));
+}
+
 LanguageModel RandomModel(const std::string& preset, const std::string& dwa, Precision precision) {
   ModelConfig config = ModelConfig::Preset(preset);
   config.dwa = dwa;
   Model model(config, DType::kF32, ModelUse::kInference);
   model.Initialize(1);
-  return MakeLanguageModel(model.Frozen(FormatOf(precision)), Tokenizer::Bytes());
+  return MakeLanguageModel(model.Frozen(FormatOf(precision)), NumberedTokens(config.vocab_size));
 }
 
 std::unique_ptr<OwnServer> StartServer(const Options& o) {
@@ -150,6 +160,7 @@ void BenchServe(const Options& o, const CommonOptions& common) {
   if (!o.api_key_file.empty()) {
     load.api_key = ParseApiKeys(ReadFile(o.api_key_file), o.api_key_file).front();
   }
+  load.parameters = Json::parse(o.parameters, nullptr, /*allow_exceptions=*/false);
   const bool open = !o.rates.empty();
   std::vector<double> values;
   for (const std::string& value : Split(open ? o.rates : o.concurrency, ',')) {
@@ -218,6 +229,9 @@ void AddBenchServe(CLI::App& parent, CommonOptions& common) {
   app.add_option("--max-tokens", load.max_tokens, "Length of the texts")
       ->check(WholeNumber(1, 1 << 20))
       ->capture_default_str();
+  app.add_option("--parameters", options->parameters,
+                 "More parameters of every request, as a JSON object")
+      ->capture_default_str();
   app.add_option("--seed", load.seed, "Of prompts and arrival times")
       ->check(WholeNumber(0))
       ->capture_default_str();
@@ -226,6 +240,7 @@ void AddBenchServe(CLI::App& parent, CommonOptions& common) {
       "Examples:\n"
       "  denseformer bench serve runs/tiny --concurrency 1,4,16,64 --requests 128\n"
       "  denseformer bench serve --preset paper-48 --concurrency 1,16 --json\n"
+      "  denseformer bench serve runs/tiny --parameters '{\"top_p\": 0.9, \"logprobs\": 5}'\n"
       "  denseformer bench serve --port 8080 --rate 1,2,4 --svg load.svg");
   SetWork(app, common, options, [&common](const Options& o) { BenchServe(o, common); });
 }

@@ -116,6 +116,31 @@ TEST(BenchTest, StepsOfDecodingByBatchAndContext) {
   EXPECT_NE(wrong.err.find("--context: got 'x'"), std::string::npos) << wrong.err;
 }
 
+TEST(BenchTest, DecodingThatDoesNotFitIsRefusedBeforeMemoryIsTaken) {
+  const std::vector<std::string> call = {"bench",  "decode",    "--preset", "paper-48",
+                                         "--dwa",  "none",      "--rounds", "1",
+                                         "--json", "--context", "1000000",  "--batch"};
+  std::vector<std::string> one = call;
+  one.push_back("1000");
+  const ProgramResult result = RunProgram(one);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("error: decoding 1000 x 1000000 tokens needs about "),
+            std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find("a smaller --batch or a shorter --context"), std::string::npos);
+  if (!kSanitized) {
+    EXPECT_LT(result.peak_bytes, int64_t{200} << 20);
+  }
+  // Of several, those that fit are measured.
+  const ProgramResult some =
+      RunProgram({"bench", "decode", "--preset", "test", "--dwa", "none", "--rounds", "1", "--json",
+                  "--batch", "1,1000000", "--context", "1000000"});
+  EXPECT_EQ(some.status, 0);
+  EXPECT_NE(some.err.find("1000000 x 1000000 tokens: left out, it needs about "), std::string::npos)
+      << some.err;
+  EXPECT_EQ(Json::parse(some.out)["rows"].size(), 2u);
+}
+
 TEST(BenchTest, PrefillOfFrozenModels) {
   for (const char* precision : {"bf16", "int8"}) {
     const ProgramResult result =
@@ -131,9 +156,52 @@ TEST(BenchTest, PrefillOfFrozenModels) {
   EXPECT_EQ(wrong.status, 2);
 }
 
+TEST(BenchTest, ForwardPassOfFrozenModels) {
+  std::vector<std::string> call = {"bench",    "forward", "--preset", "test",       "--dwa",
+                                   "none,2x1", "--batch", "2",        "--rounds",   "1",
+                                   "--json",   "--quiet", "--frozen", "--precision"};
+  for (const char* precision : {"fp32", "bf16", "int8"}) {
+    call.push_back(precision);
+    const ProgramResult result = RunProgram(call);
+    call.pop_back();
+    ASSERT_EQ(result.status, 0) << precision << result.err;
+    const Json json = Json::parse(result.out);
+    ExpectTable(json);
+    EXPECT_EQ(json["settings"]["precision"], precision);
+    EXPECT_EQ(json["settings"]["weights"], "frozen");
+    EXPECT_NE(json["settings"]["gemm"].get<std::string>().find("; alone: "), std::string::npos);
+    EXPECT_EQ(Names(json), (std::vector<std::string>{"GEMMs alone", "none", "2x1"}));
+  }
+  const ProgramResult wrong = RunProgram({"bench", "forward", "--precision", "int8"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.err.find("--precision int8: only frozen models have it; add --frozen"),
+            std::string::npos)
+      << wrong.err;
+}
+
+// 64 models of 4,096 blocks, more than any machine holds: fp32 masters and bf16 copies take 3 times
+// the memory of frozen models in bf16.
+TEST(BenchTest, MemoryOfMastersAndOfFrozenModels) {
+  std::string patterns = "none";
+  for (int i = 1; i < 64; ++i) patterns += ",none";
+  std::vector<std::string> call = {"bench",  "forward", "--depths", "4096",        "--dwa",
+                                   patterns, "--batch", "1",        "--precision", "bf16"};
+  const auto needed = [&] {
+    const ProgramResult result = RunProgram(call);
+    EXPECT_EQ(result.status, 1);
+    const std::string text = "needs about ";
+    const size_t at = result.err.find(text);
+    EXPECT_NE(at, std::string::npos) << result.err;
+    return at == std::string::npos ? 0.0 : std::stod(result.err.substr(at + text.size()));
+  };
+  const double masters = needed();
+  call.push_back("--frozen");
+  EXPECT_GT(masters, 2 * needed());
+}
+
 TEST(BenchTest, AnOptionThatWouldDoNothingIsUnknown) {
   const std::pair<const char*, const char*> cases[] = {
-      {"optimizer", "--batch"}, {"gemm", "--dwa"}, {"dwa", "--depths"}};
+      {"optimizer", "--batch"}, {"gemm", "--dwa"}, {"dwa", "--depths"}, {"train", "--frozen"}};
   for (const auto& [kind, option] : cases) {
     const ProgramResult result = RunProgram({"bench", kind, option, "1"});
     EXPECT_EQ(result.status, 2) << kind;

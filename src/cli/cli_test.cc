@@ -34,6 +34,21 @@ TEST(CliTest, CommandHelpHasExamplesAndCommonOptions) {
   EXPECT_TRUE(Contains(result.out, "--threads"));
 }
 
+TEST(CliTest, EveryCommandThatWritesTakesTheSameOption) {
+  const std::vector<std::vector<std::string>> commands = {{"tokenizer", "train"},
+                                                          {"tokenizer", "import"},
+                                                          {"data", "prepare"},
+                                                          {"analyze"},
+                                                          {"report"},
+                                                          {"search"},
+                                                          {"import"},
+                                                          {"export"}};
+  for (std::vector<std::string> call : commands) {
+    call.push_back("--help");
+    EXPECT_TRUE(Contains(RunProgram(call).out, "-o,--output,--out ")) << call[0];
+  }
+}
+
 TEST(CliTest, Version) {
   const ProgramResult result = RunProgram({"--version"});
   EXPECT_EQ(result.status, 0);

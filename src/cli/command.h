@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace denseformer {
@@ -34,6 +35,11 @@ void SetWork(CLI::App& app, CommonOptions& common, std::shared_ptr<Options> opti
   app.callback([&common, options = std::move(options), work = std::move(work)] {
     common.run = [options, work] { work(*options); };
   });
+}
+
+// The option for where a command writes: the same names in every command.
+inline CLI::Option* AddOutput(CLI::App& app, std::string& path, const std::string& help) {
+  return app.add_option("-o,--output,--out", path, help);
 }
 
 }  // namespace denseformer

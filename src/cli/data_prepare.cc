@@ -55,8 +55,7 @@ void AddDataPrepare(CLI::App& parent, CommonOptions& common) {
   app.add_option("--tokenizer", options->tokenizer,
                  "tokenizer.json, vocab.bpe, a directory with one, or 'bytes'")
       ->required();
-  app.add_option("--out", prepare.out,
-                 "Directory for train.bin, val.bin, tokenizer.json, meta.json")
+  AddOutput(app, prepare.out, "Directory for train.bin, val.bin, tokenizer.json, meta.json")
       ->required();
   app.add_option("--val", prepare.val_inputs, "Text for val.bin, instead of a share of the input");
   app.add_option("--val-share", prepare.val_share,
@@ -70,9 +69,9 @@ void AddDataPrepare(CLI::App& parent, CommonOptions& common) {
   app.footer(
       "A line <|endoftext|> in a text file separates documents; each .jsonl line is one.\n"
       "Examples:\n"
-      "  denseformer data prepare --tokenizer tokenizer.json --out data novels/\n"
-      "  denseformer data prepare --tokenizer gpt2/vocab.bpe --out data web.jsonl.zst \\\n"
-      "      --val held-out.txt");
+      "  denseformer data prepare --tokenizer tokenizer.json --output data novels/\n"
+      "  denseformer data prepare --tokenizer gpt2/vocab.bpe --output data \\\n"
+      "      web.jsonl.zst --val held-out.txt");
   SetWork(app, common, options, [&common](const Options& o) { Prepare(o, common); });
 }
 

@@ -21,8 +21,8 @@ TEST(DataCommandTest, PrepareAndInfo) {
   WriteFileAtomic(dir / "v.txt", "three");
   const std::string out = dir / "data";
   const ProgramResult prepared =
-      RunProgram({"data", "prepare", "--tokenizer", "bytes", "--out", out, "--val", dir / "v.txt",
-                  "--json", "--quiet", "--", dir / "a.txt"});
+      RunProgram({"data", "prepare", "--tokenizer", "bytes", "--output", out, "--val",
+                  dir / "v.txt", "--json", "--quiet", "--", dir / "a.txt"});
   ASSERT_EQ(prepared.status, 0) << prepared.err;
   EXPECT_EQ(prepared.err, "");
   EXPECT_EQ(json::parse(prepared.out)["files"]["train.bin"]["tokens"], 10);
@@ -54,7 +54,8 @@ TEST(DataCommandTest, InterruptedRunLeavesWhatWasThere) {
   WriteFileAtomic(dir / "a.txt", "one two three\n");
   const std::string out = dir / "out", fifo = dir / "fifo", pid = dir / "pid";
   const auto arguments = [&](const std::string& input) {
-    return std::vector<std::string>{"data", "prepare", "--tokenizer", "bytes", "--out", out, input};
+    return std::vector<std::string>{"data",     "prepare", "--tokenizer", "bytes",
+                                    "--output", out,       input};
   };
   ASSERT_EQ(RunProgram(arguments(dir / "a.txt")).status, 0);
   const std::string before = ReadFile(out + "/meta.json");
@@ -87,12 +88,12 @@ TEST(DataCommandTest, MemoryDoesNotDependOnTheCorpus) {
   for (int64_t i = 0; i < kBlocks; ++i) big.Write(frame);
   big.Close();
   WriteFileAtomic(dir / "small.txt", line + line);
-  ASSERT_EQ(RunProgram({"tokenizer", "train", "--vocab", "320", "--out", dir / "t.json",
+  ASSERT_EQ(RunProgram({"tokenizer", "train", "--vocab", "320", "--output", dir / "t.json",
                         dir / "small.txt"})
                 .status,
             0);
   const ProgramResult result =
-      RunProgram({"data", "prepare", "--tokenizer", dir / "t.json", "--out", dir / "out",
+      RunProgram({"data", "prepare", "--tokenizer", dir / "t.json", "--output", dir / "out",
                   "--threads", "2", "--quiet", "--json", dir / "big.txt.zst"},
                  "",
                  "export OMP_WAIT_POLICY=passive; ulimit -d " + std::to_string(kLimitKilobytes) +

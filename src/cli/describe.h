@@ -10,7 +10,7 @@
 namespace denseformer {
 
 struct OptionText {
-  std::vector<std::string> names;    // "--out", "-o"; of a positional argument its name alone
+  std::vector<std::string> names;    // "--output", "-o"; of a positional argument its name alone
   std::string value;                 // "INT", "TEXT"; "" for a flag
   std::vector<std::string> choices;  // where the value is one of a few
   std::string help;

@@ -32,6 +32,7 @@ nlohmann::ordered_json ToJson(const Machine& machine, const std::vector<std::str
   }
   return {{"cpu", machine.cpu},
           {"features", CpuName(machine.features)},
+          {"instructions", CpuFeatureList(machine.features)},
           {"online_cpus", machine.online_cpus},
           {"allowed_cpus", machine.allowed_cpus},
           {"allowed_cores", known(machine.allowed_cores)},
@@ -50,7 +51,7 @@ nlohmann::ordered_json ToJson(const Machine& machine, const std::vector<std::str
 
 void PrintMachine(const Machine& machine, const std::vector<std::string>& advice) {
   Print("CPU        {}\n", machine.cpu.empty() ? "unknown" : machine.cpu);
-  Print("features   {}\n", CpuName(machine.features));
+  Print("features   {} ({})\n", CpuName(machine.features), CpuFeatureList(machine.features));
   if (machine.clock > 0) Print("clock      {:.2f} GHz (measured)\n", machine.clock / 1e9);
   Print("threads    {} on {} of {} CPUs", machine.threads, machine.allowed_cpus,
         machine.online_cpus);

@@ -21,7 +21,8 @@ TEST(DoctorCommand, ReportsTheMachine) {
   EXPECT_EQ(json["gemm"][0]["dtype"], "fp32");
   EXPECT_GT(json["gemm"][0]["flops"].get<double>(), 0);
   EXPECT_GT(json["memory_bytes_per_second"].get<double>(), 0);
-  for (const char* key : {"cpu", "features", "cgroup_cpus", "cgroup_memory", "mpi", "advice"})
+  for (const char* key :
+       {"cpu", "features", "instructions", "cgroup_cpus", "cgroup_memory", "mpi", "advice"})
     EXPECT_TRUE(json.contains(key)) << key;
 }
 

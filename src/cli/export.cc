@@ -63,8 +63,7 @@ void RunExport(const ExportCall& call, const CommonOptions& common) {
 void AddExport(CLI::App& app, CommonOptions& common) {
   auto call = std::make_shared<ExportCall>();
   app.add_option("RUN", call->run, "Run directory")->required();
-  app.add_option("-o,--output", call->directory, "Directory to write; must not exist or be empty")
-      ->required();
+  AddOutput(app, call->directory, "Directory to write; must not exist or be empty")->required();
   app.add_option("--dtype,--precision", call->type,
                  "Type of the weights: fp32, bf16, or int8 with a scale per row (native only)")
       ->check(OneOf({"fp32", "bf16", "int8"}))

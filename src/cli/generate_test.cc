@@ -29,7 +29,7 @@ class GenerateCommandTest : public testing::Test {
     for (int i = 0; i < 400; ++i) text += "the quick brown fox jumps over the lazy dog\n";
     WriteFileAtomic(*scratch_ / "a.txt", text);
     const std::string data = *scratch_ / "data";
-    ASSERT_EQ(RunProgram({"data", "prepare", "--tokenizer", "bytes", "--out", data,
+    ASSERT_EQ(RunProgram({"data", "prepare", "--tokenizer", "bytes", "--output", data,
                           *scratch_ / "a.txt", "--quiet"})
                   .status,
               0);

@@ -45,10 +45,42 @@ TEST_F(ImportCommandTest, ExportThenImportAsDenseFormer) {
   EXPECT_TRUE(Contains(again.err, "holds a run already")) << again.err;
 }
 
+TEST_F(ImportCommandTest, Int8ExportsComeBackWithTheSameLoss) {
+  ModelConfig config = ModelConfig::Preset("test");
+  config.dwa = "2x2";
+  Model model(config, DType::kF32, ModelUse::kInference);
+  model.Initialize(3);
+  for (float& weight : model.weights()) weight *= 3;  // far from equal probabilities
+  const std::string run = scratch_ / "trained", small = scratch_ / "int8";
+  CreateRun(run, model, "");
+  std::string tokens(4000, '\0');  // uint16 below 251
+  for (size_t i = 0; i < tokens.size(); i += 2) tokens[i] = static_cast<char>(i * i % 251);
+  WriteFileAtomic(scratch_ / "val.bin", tokens);
+  const auto loss = [&](const std::string& directory, const char* precision) {
+    const ProgramResult result = RunProgram(
+        {"eval", directory, "--data", scratch_ / "val.bin", "--precision", precision, "--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return nlohmann::json::parse(result.out)["loss"].get<double>();
+  };
+  const ProgramResult exported = RunProgram({"export", run, "-o", small, "--precision", "int8"});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  const ProgramResult imported = RunProgram({"import", small, "-o", scratch_ / "again"});
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  const double int8 = loss(run, "int8"), fp32 = loss(run, "fp32");
+  EXPECT_NE(int8, fp32);
+  EXPECT_NEAR(int8, fp32, 0.01 * fp32);
+  // The export holds the integers that the run itself is rounded to.
+  EXPECT_EQ(loss(small, "auto"), int8);
+  EXPECT_EQ(loss(small, "int8"), int8);
+  // The import holds their values; rounded again, their scales may differ in the last bit.
+  EXPECT_EQ(loss(scratch_ / "again", "fp32"), loss(small, "fp32"));
+  EXPECT_NEAR(loss(scratch_ / "again", "int8"), int8, 1e-5 * int8);
+}
+
 TEST_F(ImportCommandTest, TokenizerLargerThanTheVocabularyIsRefused) {
   WriteFileAtomic(scratch_ / "words.txt", std::string(4000, 'a') + " some words, and some more");
   const std::string tokenizer = scratch_ / "tokenizer.json";
-  ASSERT_EQ(RunProgram({"tokenizer", "train", "--vocab", "260", "--out", tokenizer,
+  ASSERT_EQ(RunProgram({"tokenizer", "train", "--vocab", "260", "--output", tokenizer,
                         scratch_ / "words.txt"})
                 .status,
             0);

@@ -32,7 +32,7 @@ using Json = nlohmann::ordered_json;
 struct ModelInfoOptions {
   std::string run, preset, dwa, mixer, streams, mixer_norm, precision = "auto";
   bool gains = false, verify = false, recompute = false;
-  int64_t batch_size = 8, length = 0;
+  int64_t batch_size = 8, length = 0, sequences = 1;
   int pipeline = 0, ranks = 1;
 };
 
@@ -67,6 +67,7 @@ struct Described {
   DType compute;
   std::string precision;  // of inference: int8 trains in another one
   int64_t batch_size, length;
+  int64_t sequences;  // generated at the same time
   FlopsPerToken flops;
   MemoryUse training, inference, generation;
   int ranks;  // that share a training step
@@ -95,10 +96,12 @@ Described Describe(const ModelInfoOptions& options) {
           precision == Precision::kInt8 ? "int8" : DTypeName(compute),
           options.batch_size,
           length,
+          options.sequences,
           ForwardFlops(config, length),
           TrainingMemory(config, compute, share, length, options.recompute, options.ranks),
           InferenceMemory(config, FormatOf(precision), options.batch_size, length),
-          GenerationMemory(config, FormatOf(precision), EngineOptions().max_rows),
+          GenerationMemory(config, FormatOf(precision), EngineOptions().max_rows, options.sequences,
+                           length),
           options.ranks,
           BusiestTraffic(table, compute, options.ranks),
           options.recompute,
@@ -132,6 +135,7 @@ Json ToJson(const Described& d) {
           {"precision", DTypeName(d.compute)},
           {"batch_size", d.batch_size},
           {"length", d.length},
+          {"sequences", d.sequences},
           {"memory_bytes",
            {{"training", d.training.total()},
             {"inference", d.inference.total()},
@@ -198,7 +202,8 @@ void PrintTable(const Described& d) {
         HumanBytes(static_cast<double>(d.inference.total())),
         HumanBytes(static_cast<double>(d.generation.total())));
   if (d.precision != DTypeName(d.compute)) Print("  training: in {}\n", DTypeName(d.compute));
-  Print("  generation: one sequence of {} tokens\n", d.config.seq_len);
+  Print("  generation: {} of {} tokens\n",
+        d.sequences == 1 ? "one sequence" : fmt::format("{} sequences", d.sequences), d.length);
   if (d.ranks > 1) {
     Print(
         "  training: of one of {} ranks, which sends {} of gradients and {} of weights per step\n",
@@ -290,6 +295,10 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
   app.add_option("--length", options->length,
                  "Tokens of a sequence, for memory and FLOPs; default: the model's longest")
       ->check(WholeNumber(1));
+  app.add_option("--sequences", options->sequences,
+                 "Sequences that are generated at the same time, for the memory")
+      ->check(WholeNumber(1, int64_t{1} << 20))
+      ->capture_default_str();
   app.add_option("--precision", options->precision,
                  "For the memory: auto, fp32, bf16 or int8 (inference only)")
       ->check(OneOf(InferencePrecisionNames()))
@@ -310,6 +319,7 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
       "  denseformer info --preset small --dwa mask.txt --json\n"
       "  denseformer info --preset paper-48 --batch-size 64 --recompute\n"
       "  denseformer info --preset paper-48 --batch-size 64 --ranks 4\n"
+      "  denseformer info --preset paper-48 --precision int8 --sequences 64\n"
       "  denseformer info runs/first --verify");
   SetWork(app, common, options, [&common](const ModelInfoOptions& o) { Info(o, common); });
 }

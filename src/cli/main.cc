@@ -23,8 +23,8 @@ namespace {
 
 constexpr const char* kFooter =
     "Examples:\n"
-    "  denseformer tokenizer train --vocab 2048 --out tokenizer.json novels/\n"
-    "  denseformer data prepare --tokenizer tokenizer.json --out data novels/\n"
+    "  denseformer tokenizer train --vocab 2048 --output tokenizer.json novels/\n"
+    "  denseformer data prepare --tokenizer tokenizer.json --output data novels/\n"
     "  denseformer train runs/a --preset tiny --dwa 4x5 --data data\n"
     "  denseformer eval runs/a\n"
     "  denseformer generate runs/a --prompt 'In the beginning'\n"

@@ -196,7 +196,7 @@ void Report(const Options& options, const CommonOptions& common) {
 void AddReport(CLI::App& app, CommonOptions& common) {
   auto options = std::make_shared<Options>();
   app.add_option("RUN", options->runs, "Run directories")->required();
-  app.add_option("--out,-o", options->out, "The page to write; -: stdout")
+  AddOutput(app, options->out, "The page to write; -: stdout")
       ->check(FileToWrite())
       ->capture_default_str();
   app.add_option("--svg", options->svg,

@@ -137,7 +137,7 @@ void AddSearch(CLI::App& app, CommonOptions& common) {
   app.add_option("--weights", call->search.weights, "Weights to keep, at most")
       ->required()
       ->check(WholeNumber(2));
-  app.add_option("--out", call->out, "Mask file to write, for 'denseformer train --dwa FILE'")
+  AddOutput(app, call->out, "Mask file to write, for 'denseformer train --dwa FILE'")
       ->required()
       ->check(FileToWrite());
   app.add_option("--method", call->search.method,
@@ -157,8 +157,8 @@ void AddSearch(CLI::App& app, CommonOptions& common) {
       "The run itself stays as it is. Compare the mask with a pattern of as many weights by\n"
       "training both from scratch (docs/mixers.md).\n"
       "Examples:\n"
-      "  denseformer search runs/1x1 --weights 65 --out mask.txt\n"
-      "  denseformer search runs/1x1 --weights 65 --method greedy --out mask.txt\n"
+      "  denseformer search runs/1x1 --weights 65 --output mask.txt\n"
+      "  denseformer search runs/1x1 --weights 65 --method greedy --output mask.txt\n"
       "  denseformer train runs/mask --dwa mask.txt --data data");
   SetWork(app, common, call, [&common](const SearchCall& c) { RunSearch(c, common); });
 }

@@ -33,7 +33,7 @@ TEST_F(SearchCommandTest, AMaskThatTrains) {
   for (const char* method : {"penalty", "greedy"}) {
     const std::string mask = scratch_ / (std::string("masks/") + method);
     const ProgramResult json = Call({"search", run, "--weights", "6", "--method", method, "--steps",
-                                     "10", "--rounds", "3", "--out", mask, "--json"});
+                                     "10", "--rounds", "3", "--output", mask, "--json"});
     ASSERT_EQ(json.status, 0) << json.err;
     const auto result = nlohmann::json::parse(json.out);
     EXPECT_EQ(result["method"], method);
@@ -48,7 +48,7 @@ TEST_F(SearchCommandTest, AMaskThatTrains) {
 
 TEST_F(SearchCommandTest, PrintsTheCourseAndThePattern) {
   const ProgramResult result = Call({"search", TrainRun("run", "1x1"), "--weights", "5", "--steps",
-                                     "5", "--out", scratch_ / "mask"});
+                                     "5", "--output", scratch_ / "mask"});
   ASSERT_EQ(result.status, 0) << result.err;
   for (const char* part : {"training loss", "weights          5 of 14 (1x1)", "validation loss"}) {
     EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
@@ -57,13 +57,14 @@ TEST_F(SearchCommandTest, PrintsTheCourseAndThePattern) {
 
 TEST_F(SearchCommandTest, Errors) {
   const std::string run = TrainRun("run", "none");
-  const ProgramResult plain = Call({"search", run, "--weights", "5", "--out", scratch_ / "mask"});
+  const ProgramResult plain =
+      Call({"search", run, "--weights", "5", "--output", scratch_ / "mask"});
   EXPECT_EQ(plain.status, 2);
   EXPECT_NE(plain.err.find("search: needs a run with static weights"), std::string::npos)
       << plain.err;
   EXPECT_FALSE(FileExists(scratch_ / "mask"));
   const ProgramResult missing =
-      Call({"search", scratch_ / "nowhere", "--weights", "5", "--out", scratch_ / "mask"});
+      Call({"search", scratch_ / "nowhere", "--weights", "5", "--output", scratch_ / "mask"});
   EXPECT_NE(missing.status, 0);
   EXPECT_NE(missing.err.find("nowhere"), std::string::npos) << missing.err;
 }

@@ -77,7 +77,8 @@ void AddLimits(CLI::App& app, Options& o) {
   whole("--max-output", o.max_output_kib, 16, 1 << 20,
         "KiB of a stream that a client may be behind before it is cut off");
   seconds("--request-seconds", s.queue.request_seconds, "Longest time of a request; 0: any");
-  seconds("--read-seconds", s.http.read_seconds, "Longest time to send a request");
+  seconds("--read-seconds", s.http.read_seconds,
+          "Longest time to send a request; that of the first one begins with the connection");
   seconds("--write-seconds", s.http.write_seconds,
           "Longest time in which a client takes nothing of its answer");
   seconds("--idle-seconds", s.http.idle_seconds, "Longest time between two requests");

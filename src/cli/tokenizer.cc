@@ -62,11 +62,11 @@ void PrintDescription(nlohmann::ordered_json json, const CommonOptions& common) 
 // Says before the work what would fail after it.
 void CheckOutput(const std::string& out) {
   if (std::filesystem::is_directory(out)) {
-    Throw(ErrorCode::kUsage, "--out: {} is a directory, expected the path of a file", out);
+    Throw(ErrorCode::kUsage, "--output: {} is a directory, expected the path of a file", out);
   }
   const std::string parent = std::filesystem::path(out).parent_path();
   if (!parent.empty() && !std::filesystem::is_directory(parent)) {
-    Throw(ErrorCode::kNotFound, "--out: there is no directory {} for {}", parent, out);
+    Throw(ErrorCode::kNotFound, "--output: there is no directory {} for {}", parent, out);
   }
 }
 
@@ -122,15 +122,13 @@ void AddTrain(CLI::App& parent, CommonOptions& common) {
   app.add_option("--vocab", options->vocab,
                  "Tokens to have: 256 bytes, what is learned, and the end of text");
   app.add_flag("--bytes", options->bytes, "The byte tokenizer instead: 257 tokens, no text needed");
-  app.add_option("--out", options->out, "The tokenizer.json to write")
-      ->required()
-      ->check(FileToWrite());
+  AddOutput(app, options->out, "The tokenizer.json to write")->required()->check(FileToWrite());
   app.add_option("--field", options->corpus.field, "Field of .jsonl files that holds the text")
       ->capture_default_str();
   app.footer(
       "Examples:\n"
-      "  denseformer tokenizer train --vocab 2048 --out tokenizer.json novels/\n"
-      "  denseformer tokenizer train --bytes --out tokenizer.json");
+      "  denseformer tokenizer train --vocab 2048 --output tokenizer.json novels/\n"
+      "  denseformer tokenizer train --bytes --output tokenizer.json");
   SetWork(app, common, options, [&common](const TrainOptions& o) { Train(o, common); });
 }
 
@@ -141,12 +139,10 @@ void AddImport(CLI::App& parent, CommonOptions& common) {
          "PATH", options->path,
          "vocab.bpe, vocab.json (with merges.txt beside it), tokenizer.json, or a directory")
       ->required();
-  app.add_option("--out", options->out, "The tokenizer.json to write")
-      ->required()
-      ->check(FileToWrite());
+  AddOutput(app, options->out, "The tokenizer.json to write")->required()->check(FileToWrite());
   app.footer(
       "Example:\n"
-      "  denseformer tokenizer import gpt2/vocab.bpe --out tokenizer.json");
+      "  denseformer tokenizer import gpt2/vocab.bpe --output tokenizer.json");
   SetWork(app, common, options, [&common](const ImportOptions& o) {
     CheckOutput(o.out);
     SaveAndDescribe(Tokenizer::Load(o.path), o.out, common);

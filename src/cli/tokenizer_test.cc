@@ -18,8 +18,8 @@ TEST(TokenizerCommandTest, TrainEncodeDecode) {
   const TemporaryDirectory dir;
   WriteFileAtomic(dir / "a.txt", kText);
   const std::string path = dir / "tokenizer.json";
-  const ProgramResult trained = RunProgram(
-      {"tokenizer", "train", "--vocab", "265", "--out", path, dir / "a.txt", "--json", "--quiet"});
+  const ProgramResult trained = RunProgram({"tokenizer", "train", "--vocab", "265", "--output",
+                                            path, dir / "a.txt", "--json", "--quiet"});
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_EQ(trained.err, "");
   EXPECT_EQ(json::parse(trained.out)["vocab_size"], 265);
@@ -56,7 +56,7 @@ TEST(TokenizerCommandTest, JsonLines) {
 TEST(TokenizerCommandTest, BytesAndImport) {
   const TemporaryDirectory dir;
   EXPECT_EQ(RunProgram({"tokenizer", "train", "--bytes", "--out", dir / "a.json"}).status, 0);
-  EXPECT_EQ(RunProgram({"tokenizer", "import", dir / "a.json", "--out", dir / "b.json"}).status, 0);
+  EXPECT_EQ(RunProgram({"tokenizer", "import", dir / "a.json", "-o", dir / "b.json"}).status, 0);
   EXPECT_EQ(ReadFile(dir / "a.json"), ReadFile(dir / "b.json"));
 }
 
@@ -70,19 +70,19 @@ TEST(TokenizerCommandTest, WrongCalls) {
     std::string message;
   };
   const Case cases[] = {
-      {{"train", "--vocab", "256", "--out", dir / "t", dir / "a.txt"},
+      {{"train", "--vocab", "256", "--output", dir / "t", dir / "a.txt"},
        2,
        "error: tokenizer train: a vocabulary of 256, expected 257 (256 bytes and the end of text) "
        "to "
        "1048576\n"},
-      {{"train", "--vocab", "300", "--out", dir / "t", dir / "empty.txt", "--quiet"},
+      {{"train", "--vocab", "300", "--output", dir / "t", dir / "empty.txt", "--quiet"},
        1,
        "error: tokenizer train: the corpus is empty, expected some text\n"},
-      {{"train", "--vocab", "300", "--out", dir / "t", dir / "none.txt"},
+      {{"train", "--vocab", "300", "--output", dir / "t", dir / "none.txt"},
        1,
        "error: corpus: " + dir.path() +
            "/none.txt does not exist, expected a file or a directory\n"},
-      {{"train", "--out", dir / "t"},
+      {{"train", "--output", dir / "t"},
        2,
        "error: tokenizer train: give --vocab N and the files to learn from, or --bytes\n"},
       {{"info", dir / "a.txt"},

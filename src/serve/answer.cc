@@ -1,5 +1,7 @@
 #include "serve/answer.h"
 
+#include <fmt/ranges.h>
+
 #include <chrono>
 #include <random>
 #include <utility>
@@ -27,6 +29,12 @@ Json UsageJson(const Usage& usage) {
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
 }
 
+std::vector<int32_t> Ids(const ChoiceDelta& delta) {
+  std::vector<int32_t> ids;
+  for (const TokenRecord& record : delta.tokens) ids.push_back(record.token.chosen.id);
+  return ids;
+}
+
 std::string Event(const Json& json) { return "data: " + ToText(json) + "\n\n"; }
 
 }  // namespace
@@ -50,7 +58,10 @@ AnswerFormat::AnswerFormat(const Tokenizer& tokenizer, const CompletionRequest& 
       created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
                    .count()),
-      seed_(seed) {}
+      seed_(seed) {
+  chunk_head_ = ToText(Head(chat_ ? "chat.completion.chunk" : "text_completion"));
+  chunk_head_.pop_back();  // the brace: more members follow
+}
 
 Json AnswerFormat::Head(const char* object) const {
   return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}};
@@ -104,11 +115,7 @@ Json AnswerFormat::ChatLogprobs(const ChoiceDelta& delta) const {
 void AnswerFormat::AddTokens(const ChoiceDelta& delta, Json& choice) const {
   choice["logprobs"] = nullptr;
   if (logprobs_) choice["logprobs"] = chat_ ? ChatLogprobs(delta) : TextLogprobs(delta);
-  if (!token_ids_) return;
-  choice["token_ids"] = Json::array();
-  for (const TokenRecord& record : delta.tokens) {
-    choice["token_ids"].push_back(record.token.chosen.id);
-  }
+  if (token_ids_) choice["token_ids"] = Ids(delta);
 }
 
 Json AnswerFormat::Whole(const std::vector<ChoiceDelta>& choices, const Usage& usage) const {
@@ -131,23 +138,25 @@ Json AnswerFormat::Whole(const std::vector<ChoiceDelta>& choices, const Usage& u
   return answer;
 }
 
+// By hand, and the same bytes as those of a document: one per token of every text is what the I/O
+// thread takes from the engine's cores.
 std::string AnswerFormat::Chunk(int index, const ChoiceDelta& delta, bool first, bool usage) const {
-  Json chunk = Head(chat_ ? "chat.completion.chunk" : "text_completion");
-  Json choice = {{"index", index}};
+  std::string text = fmt::format("data: {},\"choices\":[{{\"index\":{},", chunk_head_, index);
   if (chat_) {
-    Json piece = Json::object();
-    if (first) piece["role"] = "assistant";
-    if (first || !delta.text.empty()) piece["content"] = delta.text;
-    choice["delta"] = std::move(piece);
+    text += "\"delta\":{";
+    if (first) text += "\"role\":\"assistant\",\"content\":" + ToText(delta.text);
+    if (!first && !delta.text.empty()) text += "\"content\":" + ToText(delta.text);
+    text += '}';
   } else {
-    choice["text"] = delta.text;
+    text += "\"text\":" + ToText(delta.text);
   }
-  AddTokens(delta, choice);
-  choice["finish_reason"] = FinishJson(delta.finish);
-  chunk["choices"] = Json::array({std::move(choice)});
-  if (usage) chunk["usage"] = nullptr;
-  if (first) chunk["seed"] = seed_;
-  return Event(chunk);
+  text += ",\"logprobs\":";
+  text += logprobs_ ? ToText(chat_ ? ChatLogprobs(delta) : TextLogprobs(delta)) : "null";
+  if (token_ids_) text += fmt::format(",\"token_ids\":[{}]", fmt::join(Ids(delta), ","));
+  text += ",\"finish_reason\":" + ToText(FinishJson(delta.finish)) + "}]";
+  if (usage) text += ",\"usage\":null";
+  if (first) text += fmt::format(",\"seed\":{}", seed_);
+  return text + "}\n\n";
 }
 
 std::string AnswerFormat::UsageChunk(const Usage& usage) const {

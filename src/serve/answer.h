@@ -45,6 +45,7 @@ class AnswerFormat {
   std::string model_, id_;
   int64_t created_;
   uint64_t seed_;
+  std::string chunk_head_;  // what all chunks begin with
 };
 
 // The text of a token as a name: "bytes:\xe2\x80" where it is not UTF-8, so that different tokens

@@ -42,6 +42,10 @@ class HttpClient {
 
   // The event of a stream without "data: "; "" at its end.
   std::string ReceiveEvent();
+  // Whether a part of the answer is received and not taken.
+  bool buffered() const { return !buffer_.empty() || !events_.empty(); }
+  // For poll(); the client keeps it.
+  int descriptor() const { return socket_; }
   // Whether the server closed the connection; waits for it.
   bool ReceiveEnd();
   void Close();

@@ -241,7 +241,8 @@ void EncodePrompts(const Tokenizer& tokenizer, const ChatTemplate* chat, int64_t
   }
   const bool scored = request.echo && request.logprobs >= 0;
   if (longest > context && (scored || request.context == ContextPolicy::kStop)) {
-    ThrowParam(name, fmt::format("{} tokens, but the model's context has {}", longest, context));
+    ThrowParam(name, fmt::format("{} tokens, but the model's context has {}; shorten it{}", longest,
+                                 context, scored ? "" : " or send \"context\": \"slide\""));
   }
   const int most = limits.max_tokens > 0 ? limits.max_tokens : 1 << 30;
   if (request.max_tokens.value_or(0) > most) {

@@ -253,6 +253,7 @@ void HttpConnection::OnWrite(const boost::system::error_code& error, size_t coun
 
 void HttpConnection::Answered() {
   complete_ = false;
+  answered_ = true;
   exchange_.reset();
   if (!keep_alive_) return CloseGently();
   state_ = State::kReading;
@@ -282,7 +283,9 @@ void HttpConnection::CheckTime(Clock::time_point now) {
   }
   if (state_ != State::kReading) return;
   const double seconds = SecondsSince(read_since_, now);
-  if (!begun_ && seconds > options_.idle_seconds) return Close();
+  // A client has connected in order to ask: the time of its first request runs from there.
+  const double silence = answered_ ? options_.idle_seconds : options_.read_seconds;
+  if (!begun_ && seconds > silence) return Close();
   if (begun_ && seconds > options_.read_seconds) {
     Refuse(408, fmt::format("the request took longer than {} seconds", options_.read_seconds));
   }

@@ -68,6 +68,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool reading_ = false, begun_ = false, continued_ = false;
   bool head_ = false, chunked_ = false, keep_alive_ = false;
   bool complete_ = false;  // the whole answer is queued
+  bool answered_ = false;  // at least one request
   std::string sending_, next_;
   size_t sent_ = 0;
   bool writing_ = false;

@@ -19,9 +19,11 @@ struct HttpOptions {
   size_t max_header_bytes = 16 << 10;
   size_t max_body_bytes = 4 << 20;
   size_t max_output_bytes = 256 << 10;  // of a stream, written and not yet taken by the client
-  double read_seconds = 30;             // from the first byte of a request to its last
-  double idle_seconds = 75;             // between two requests of a connection
-  double write_seconds = 30;            // in which the client must take some of what it is sent
+  // From the first byte of a request to its last; for the first request of a connection also from
+  // connecting to its first byte.
+  double read_seconds = 30;
+  double idle_seconds = 75;   // between two requests of a connection
+  double write_seconds = 30;  // in which the client must take some of what it is sent
 };
 
 class HttpServer {

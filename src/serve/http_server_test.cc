@@ -92,8 +92,20 @@ TEST_F(HttpServerTest, TooSlow) {
   };
   EXPECT_ANY_THROW(trickle());  // the server has ended it long before
   HttpClient idle = server_->Client();
+  EXPECT_EQ(idle.Call("GET", "/health").status, 200);
   EXPECT_TRUE(idle.ReceiveEnd());
   ExpectAlive();
+}
+
+TEST(HttpTimeTest, SilentConnectionsEndLikeSlowRequestsNotLikeIdleOnes) {
+  ServeOptions options = SmallOptions();
+  options.http.read_seconds = 0.3;
+  options.http.idle_seconds = 1e6;
+  const TestServer server(options);
+  HttpClient asks_later = server.Client();
+  EXPECT_EQ(asks_later.Call("GET", "/health").status, 200);
+  EXPECT_TRUE(server.Client().ReceiveEnd());
+  EXPECT_EQ(asks_later.Call("GET", "/health").status, 200);
 }
 
 TEST_F(HttpServerTest, TooManyConnections) {

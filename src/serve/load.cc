@@ -1,12 +1,14 @@
 #include "serve/load.h"
 
+#include <poll.h>
+
 #include <algorithm>
-#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <mutex>
 #include <numeric>
-#include <thread>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -19,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLateSeconds = 0.01;
 constexpr double kClientSeconds = 120;  // without any byte from the server
+constexpr double kLookSeconds = 1;      // between two looks for servers that are silent
 
 double Since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
@@ -42,12 +45,38 @@ Json Body(const LoadOptions& options, int number, int vocab) {
   for (int n = 0; n < options.prompt_tokens; ++n) {
     prompt.push_back(static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocab))));
   }
-  return {{"prompt", prompt},   {"max_tokens", options.max_tokens},
-          {"ignore_eos", true}, {"stream", true},
-          {"seed", number},     {"return_token_ids", true}};
+  Json body = {{"prompt", prompt},   {"max_tokens", options.max_tokens},
+               {"ignore_eos", true}, {"stream", true},
+               {"seed", number},     {"return_token_ids", true}};
+  body.update(options.parameters);
+  return body;
 }
 
-// The threads of one load.
+// How many ids the event has, by its text alone: the cores that the load generator takes are those
+// of the server. Quotes within texts are escaped, so that no text looks like a member.
+size_t CountTokens(std::string_view event) {
+  static constexpr std::string_view kBegin = "\"token_ids\":[";
+  if (!event.starts_with('{') || event.find("\"error\":") != std::string_view::npos) {
+    Throw(ErrorCode::kIo, "the stream says '{}'", event);
+  }
+  const size_t found = event.find(kBegin);
+  if (found == std::string_view::npos) return 0;
+  const std::string_view ids = event.substr(found + kBegin.size());
+  const std::string_view list = ids.substr(0, ids.find(']'));
+  return list.empty() ? 0 : 1 + static_cast<size_t>(std::count(list.begin(), list.end(), ','));
+}
+
+// A request under way.
+struct Stream {
+  HttpClient client;
+  bool late;
+  Clock::time_point begin, heard;  // sent, and last byte received
+  bool headed = false;             // status and headers are received
+  bool over = false;
+  std::vector<double> times = {};  // of the tokens
+};
+
+// One load, on the calling thread: it sleeps until a server's byte or the time of a request comes.
 class Load {
  public:
   explicit Load(const LoadOptions& options) : options_(options) {
@@ -69,77 +98,121 @@ class Load {
 
   LoadResult Run() {
     begin_ = Clock::now();
-    std::vector<std::thread> threads;
-    for (int t = 0; t < std::min(options_.concurrency, options_.requests); ++t) {
-      threads.emplace_back([this] { Work(); });
+    while (true) {
+      StartDue();
+      if (streams_.empty() && !Coming()) break;
+      Wait();
     }
-    for (std::thread& thread : threads) thread.join();
     result_.seconds = Since(begin_);
     return std::move(result_);
   }
 
  private:
-  void Work() {
-    for (int number; (number = next_++) < options_.requests;) {
-      const double at = arrivals_[static_cast<size_t>(number)];
-      if (std::max(at, Since(begin_)) > options_.seconds) return;
-      std::this_thread::sleep_until(
-          begin_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(at)));
-      const bool late = options_.rate > 0 && Since(begin_) - at > kLateSeconds;
-      try {
-        Request(number, late);
-      } catch (const Error& error) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        if (result_.failed++ == 0) result_.failure = error.what();
-      }
+  // Whether another request is to begin, now or later.
+  bool Coming() const {
+    return next_ < options_.requests &&
+           std::max(arrivals_[static_cast<size_t>(next_)], Since(begin_)) <= options_.seconds;
+  }
+
+  void StartDue() {
+    while (Coming() && static_cast<int>(streams_.size()) < options_.concurrency) {
+      const double at = arrivals_[static_cast<size_t>(next_)], now = Since(begin_);
+      if (now < at) return;
+      const int number = next_++;
+      Guarded([&] { Start(number, options_.rate > 0 && now - at > kLateSeconds); });
     }
   }
 
-  void Request(int number, bool late) {
+  void Start(int number, bool late) {
     const std::string body = ToText(Body(options_, number, vocab_));
     const Clock::time_point begin = Clock::now();
     HttpClient client(options_.address, options_.port, kClientSeconds);
     client.SendRequest("POST", "/v1/completions", body, Headers(options_));
-    const HttpClient::Answer head = client.ReceiveHead();
-    if (head.status != 200) {
-      Throw(ErrorCode::kBusy, "status {}: {}", head.status, client.ReceivePiece());
+    streams_.push_back({std::move(client), late, begin, begin});
+  }
+
+  // Waits for bytes, at most until the next request is due, and takes what came.
+  void Wait() {
+    double seconds = kLookSeconds;
+    if (Coming() && static_cast<int>(streams_.size()) < options_.concurrency) {
+      seconds = std::min(seconds, arrivals_[static_cast<size_t>(next_)] - Since(begin_));
     }
-    std::vector<double> times;  // of the tokens
-    for (std::string event; (event = client.ReceiveEvent()) != "[DONE]";) {
-      const Json chunk = Json::parse(event, nullptr, /*allow_exceptions=*/false);
-      if (!chunk.is_object() || chunk.contains("error")) {
-        Throw(ErrorCode::kIo, "the stream says '{}'", event);
-      }
-      for (size_t n = chunk["choices"][0]["token_ids"].size(); n > 0; --n) {
-        times.push_back(Since(begin));
-      }
+    std::vector<pollfd> sockets;
+    for (const Stream& stream : streams_)
+      sockets.push_back({stream.client.descriptor(), POLLIN, 0});
+    const int milliseconds = static_cast<int>(std::ceil(1000 * std::max(0.0, seconds)));
+    if (poll(sockets.data(), sockets.size(), milliseconds) < 0 && errno != EINTR) {
+      ThrowErrno(errno, "bench serve: cannot wait for the server");
     }
+    for (size_t n = 0; n < sockets.size(); ++n) {
+      Stream& stream = streams_[n];
+      stream.over = true;  // also where it fails
+      Guarded([&] { stream.over = sockets[n].revents != 0 ? Take(stream) : Silent(stream); });
+    }
+    std::erase_if(streams_, [](const Stream& stream) { return stream.over; });
+  }
+
+  static bool Silent(const Stream& stream) {
+    if (Since(stream.heard) > kClientSeconds) {
+      Throw(ErrorCode::kIo, "no answer for {} seconds", kClientSeconds);
+    }
+    return false;
+  }
+
+  // Takes what has come; true at the end of the stream.
+  bool Take(Stream& stream) {
+    stream.heard = Clock::now();
+    if (!std::exchange(stream.headed, true)) {
+      const HttpClient::Answer head = stream.client.ReceiveHead();
+      if (head.status != 200) {
+        Throw(ErrorCode::kBusy, "status {}: {}", head.status, stream.client.ReceivePiece());
+      }
+      if (!stream.client.buffered()) return false;
+    }
+    do {
+      const std::string event = stream.client.ReceiveEvent();
+      if (event == "[DONE]") {
+        Record(stream);
+        return true;
+      }
+      stream.times.insert(stream.times.end(), CountTokens(event), Since(stream.begin));
+    } while (stream.client.buffered());
+    return false;
+  }
+
+  void Record(const Stream& stream) {
+    const std::vector<double>& times = stream.times;
     if (times.size() < static_cast<size_t>(options_.max_tokens)) {
       Throw(ErrorCode::kInvalid,
             "a text of {} tokens, expected {}; prompt and text must fit into the model's context",
             times.size(), options_.max_tokens);
     }
-    Record(times, Since(begin), late);
-  }
-
-  void Record(const std::vector<double>& times, double latency, bool late) {
-    const std::lock_guard<std::mutex> lock(mutex_);
     ++result_.completed;
-    result_.late += late ? 1 : 0;
+    result_.late += stream.late ? 1 : 0;
     result_.output_tokens += static_cast<int64_t>(times.size());
-    result_.latency.push_back(latency);
+    result_.latency.push_back(Since(stream.begin));
     result_.ttft.push_back(times.front());
     if (times.size() < 2) return;
     result_.tpot.push_back((times.back() - times.front()) / static_cast<double>(times.size() - 1));
     for (size_t n = 1; n < times.size(); ++n) result_.itl.push_back(times[n] - times[n - 1]);
   }
 
+  // Counts what fails.
+  template <class F>
+  void Guarded(F work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      if (result_.failed++ == 0) result_.failure = error.what();
+    }
+  }
+
   const LoadOptions options_;
   int vocab_ = 0;
   std::vector<double> arrivals_;
   Clock::time_point begin_;
-  std::atomic<int> next_ = 0;
-  std::mutex mutex_;
+  int next_ = 0;  // request
+  std::vector<Stream> streams_;
   LoadResult result_;
 };
 
@@ -166,6 +239,9 @@ void LoadOptions::Validate() const {
   CheckRange("seconds", seconds, 0, 3600);
   CheckRange("prompt_tokens", prompt_tokens, 1, 1 << 20);
   CheckRange("max_tokens", max_tokens, 1, 1 << 20);
+  if (!parameters.is_object()) {
+    Throw(ErrorCode::kUsage, "parameters: expected a JSON object ('{{\"top_p\": 0.9}}')");
+  }
 }
 
 LoadResult RunLoad(const LoadOptions& options) {

@@ -27,6 +27,8 @@ struct LoadOptions {
   int prompt_tokens = 32;
   int max_tokens = 32;  // each text has as many
   uint64_t seed = 1;    // of prompts and arrival times
+  // More parameters of every request, an object; they replace those of the load itself.
+  Json parameters = Json::object();
 
   // Throws kUsage that names the field.
   void Validate() const;

@@ -1,10 +1,8 @@
 #include "serve/metrics.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/error.h"
 
@@ -113,15 +111,6 @@ std::string Metrics::ToText() const {
     }
   }
   return text;
-}
-
-int64_t ResidentBytes() {
-  FILE* file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  long long total = 0, resident = 0;
-  const int read = std::fscanf(file, "%lld %lld", &total, &resident);
-  std::fclose(file);
-  return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
 }  // namespace denseformer

@@ -69,9 +69,6 @@ class Metrics {
   std::map<Metric, Histogram> histograms_;
 };
 
-// Bytes of this process in memory; 0 where the system does not say.
-int64_t ResidentBytes();
-
 }  // namespace denseformer
 
 #endif  // DENSEFORMER_SERVE_METRICS_H_

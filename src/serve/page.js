@@ -3,7 +3,7 @@
   'use strict';
   var base = document.documentElement.dataset.api || '';
   var numbers = ['max_tokens', 'temperature', 'top_k', 'top_p', 'min_p', 'repetition_penalty'];
-  var tokens = [], prompt = '', running = null, chosen = -1, view = null, stream = 'r';
+  var tokens = [], prompt = '', ending = null, running = null, chosen = -1, view = null, stream = 'r';
 
   function id(name) { return document.getElementById(name); }
   function make(tag, text, name) {
@@ -14,7 +14,7 @@
   }
   function percent(logprob) {
     var p = 100 * Math.exp(logprob);
-    return (p >= 10 ? p.toFixed(0) : p >= 0.1 ? p.toFixed(1) : p.toExponential(0)) + ' %';
+    return (p >= 10 ? p.toFixed(0) : p >= 0.1 ? p.toFixed(1) : p >= 0.001 ? String(Number(p.toPrecision(1))) : p.toExponential(0)) + ' %';
   }
   function shown(text) {
     return text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/^ | $/g, '␣');
@@ -67,6 +67,7 @@
     var choice = chunk.choices[0];
     if (chunk.seed !== undefined) id('about').textContent = 'seed ' + chunk.seed;
     if (!choice) return;
+    ending = choice.finish_reason;
     var logprobs = choice.logprobs;
     for (var n = 0; n < logprobs.tokens.length; ++n) {
       // Several tokens may share a character: the first one shows the text of all.
@@ -84,6 +85,7 @@
     if (id('seed').value !== '') body.seed = Number(id('seed').value);
     if (id('stop_at').value !== '') body.stop = id('stop_at').value;
     tokens = [];
+    ending = null;
     chosen = -1;
     id('depth').hidden = true;
     id('about').textContent = '';
@@ -104,7 +106,8 @@
       return reader.read().then(more);
     }).then(function () {
       var seconds = (performance.now() - begin) / 1000;
-      id('about').textContent += ', ' + tokens.length + ' tokens, ' + (tokens.length / seconds).toFixed(1) + ' tokens/s';
+      id('about').textContent += ', ' + tokens.length + ' tokens, ' + (tokens.length / seconds).toFixed(1) + ' tokens/s' +
+        (ending === 'length' && tokens.length < body.max_tokens ? '; the model’s context is full' : '');
     }).catch(function (error) {
       if (error.name !== 'AbortError') say(error.message, true);
     }).finally(function () {
@@ -212,9 +215,9 @@
   }
 
   function drawLens() {
-    var table = id('lens'), body = make('tbody'), head = make('tr');
+    var table = id('lens'), top = make('thead'), body = make('tbody'), head = make('tr');
     ['depth', 'prediction', '', 'chosen token', 'rank', 'norm of Y'].forEach(function (name) { head.appendChild(make('th', name)); });
-    body.appendChild(head);
+    top.appendChild(head);
     view.predictions.forEach(function (prediction) {
       var best = prediction.top[0], row = make('tr', undefined, best.id === prediction.next.id ? 'hit' : '');
       row.append(make('th', prediction.depth === 0 ? 'embedding' : String(prediction.depth)), make('td', shown(best.text), 'word'),
@@ -222,7 +225,7 @@
         make('td', prediction.y_norm.toPrecision(3)));
       body.appendChild(row);
     });
-    table.replaceChildren(body);
+    table.replaceChildren(top, body);
   }
 
   function focusCell(from, dx, dy) {

@@ -31,7 +31,7 @@ TEST(ChatTemplateTest, Mistakes) {
   const auto parse = [](const char* text) {
     return [text] { ChatTemplate::Parse(text, "t.toml"); };
   };
-  ExpectError(ErrorCode::kInvalid, "t.toml: line 2", parse("user = '{content}'\nx = ="));
+  ExpectError(ErrorCode::kInvalid, "t.toml:2: ", parse("user = '{content}'\nx = ="));
   ExpectError(ErrorCode::kInvalid, "user: expected a text with {content}", parse("user = 'u'"));
   ExpectError(ErrorCode::kInvalid, "user: expected a string", parse("user = 3"));
   ExpectError(ErrorCode::kInvalid, "no roles", parse("begin = 'x'"));

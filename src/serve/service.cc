@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "serve/access.h"
 #include "serve/depth_endpoint.h"
 #include "serve/openapi.h"
@@ -226,7 +227,7 @@ void Service::Health(const std::shared_ptr<Exchange>& exchange) {
 void Service::ShowMetrics(const std::shared_ptr<Exchange>& exchange) {
   metrics_.Set(Metric::kConnections, static_cast<double>(http_.connections()));
   metrics_.Set(Metric::kUnsentBytes, static_cast<double>(http_.unsent_bytes()));
-  metrics_.Set(Metric::kResidentBytes, static_cast<double>(ResidentBytes()));
+  metrics_.Set(Metric::kResidentBytes, static_cast<double>(ResidentMemory()));
   Reply(exchange,
         {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.ToText()});
 }

@@ -94,6 +94,7 @@ inline std::vector<Json> ReadStream(HttpClient& client) {
   std::vector<Json> chunks;
   for (std::string event; !(event = client.ReceiveEvent()).empty() && event != "[DONE]";) {
     chunks.push_back(Json::parse(event));
+    EXPECT_EQ(ToText(chunks.back()), event);
   }
   EXPECT_EQ(client.ReceivePiece(), "");
   return chunks;

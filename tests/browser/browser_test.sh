@@ -16,9 +16,9 @@ cd "$scratch"
 
 # Three small runs with every analysis, two of them seeds of one configuration.
 for n in $(seq 300); do echo "$n green bottles hanging on the wall, and $((n - 1)) on the floor."; done >text.txt
-"$program" tokenizer train --vocab 300 --out tokenizer.json text.txt --quiet >/dev/null
+"$program" tokenizer train --vocab 300 --output tokenizer.json text.txt --quiet >/dev/null
 head -30 text.txt >val.txt
-"$program" data prepare text.txt --val val.txt --tokenizer tokenizer.json --out data --quiet >/dev/null
+"$program" data prepare text.txt --val val.txt --tokenizer tokenizer.json --output data --quiet >/dev/null
 for run in plain:none:1 dense:1x1:1 dense2:1x1:2; do
   IFS=: read -r name dwa seed <<<"$run"
   "$program" train "$name" --preset test --vocab-size 300 --dwa "$dwa" --seed "$seed" --data data --steps 320 --log-every 1 \

@@ -89,6 +89,9 @@
     return until(function () { return tokens().length > 3; });
   }).then(function () {
     check('generate again', function () { return one('#depth').hidden && tokens().length > 3 ? '' : 'the old one stays'; });
+    return until(function () { return /tokens\/s/.test(one('#about').textContent); });
+  }).then(function () {
+    check('ending', function () { return /the model’s context is full$/.test(one('#about').textContent) ? '' : one('#about').textContent; });
     one('#top_p').value = '5';
     one('#go').click();
     check('wrong values', function () { return one('#top_p').validity.valid ? 'not noticed' : ''; });

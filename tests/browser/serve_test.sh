@@ -20,7 +20,7 @@ trap cleanup EXIT
 cd "$scratch"
 
 for n in $(seq 100); do echo "the quick brown fox jumps over $n lazy dogs"; done >text.txt
-"$program" data prepare text.txt --tokenizer bytes --out data --quiet >/dev/null
+"$program" data prepare text.txt --tokenizer bytes --output data --quiet >/dev/null
 "$program" train run --preset test --dwa 1x1 --data data --steps 40 --threads 1 --quiet >/dev/null
 
 # The page as it is served, and as a file with the probe in it, which calls the server from another origin.
