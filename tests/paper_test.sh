@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes docs/paper.md, docs/paper-small.md and docs/results.md again from the committed ledgers in an empty working
+# Makes docs/paper.md, docs/paper-mini.md, docs/paper-small.md and docs/results.md again from the committed ledgers in an empty working
 # directory and compares them byte for byte; of the drawings it compares the names, as their looks may
 # change with the charts.
 #
@@ -10,9 +10,9 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 DENSEFORMER_PROGRAM=$program WORK=$scratch/runs OUT=$scratch/docs "$root/experiments/paper/run" --scale micro --quiet >"$scratch/out"
 failures=0
-(cd "$root/docs" && ls paper paper-small) >"$scratch/drawings"
-(cd "$scratch/docs" && ls paper paper-small) >"$scratch/docs/drawings"
-for file in paper.md paper-small.md results.md drawings; do
+(cd "$root/docs" && ls paper paper-mini paper-small) >"$scratch/drawings"
+(cd "$scratch/docs" && ls paper paper-mini paper-small) >"$scratch/docs/drawings"
+for file in paper.md paper-mini.md paper-small.md results.md drawings; do
   expected=$root/docs/$file
   [ "$file" != drawings ] || expected=$scratch/drawings
   diff "$expected" "$scratch/docs/$file" >"$scratch/difference" || {

@@ -32,34 +32,49 @@ namespace denseformer {
 namespace HWY_NAMESPACE {
 namespace {
 
-int64_t MostBlockRows() { return static_cast<int64_t>(kMostPanelRows); }
-
-// Whether x of bf16 GEMMs goes through SpreadInput.
-bool SpreadsBf16() {
-#if HWY_TARGET <= HWY_AVX3
-  return !simd_internal::has_avx512_bf16;
+#if HWY_TARGET == HWY_AVX2
+constexpr bool kSpreadsBytes = true;
 #else
-  return true;
+constexpr bool kSpreadsBytes = false;
 #endif
+
+// Calls run(Step, Form) with those of the format on this CPU.
+template <class F>
+auto WithStep(WeightFormat format, F&& run) {
+  switch (format) {
+    case WeightFormat::kF32:
+      break;
+    case WeightFormat::kBF16:
+#if HWY_TARGET <= HWY_AVX3
+      if (simd_internal::has_avx512_bf16) return run.template operator()<Bf16DotStep, FloatForm>();
+#endif
+      return run.template operator()<Bf16Step, FloatForm>();
+    case WeightFormat::kInt8:
+#if HWY_TARGET <= HWY_AVX3
+      if (simd_internal::has_avx512_vnni) return run.template operator()<Int8DotStep, Int8Form>();
+#elif HWY_TARGET == HWY_AVX2
+      return run.template operator()<Int8PairStep, Int8Form>();
+#endif
+      return run.template operator()<Int8Step, Int8Form>();
+  }
+  return run.template operator()<F32Step, FloatForm>();
+}
+
+int64_t MostBlockRows(WeightFormat format) {
+  return WithStep(format, []<class Step, template <class> class Form>() {
+    return static_cast<int64_t>(Step::kMostRows);
+  });
+}
+
+// Bytes that a word of x takes; those of bf16 and int8 may be spread over more than 4.
+int64_t InputBytes(WeightFormat format) {
+  return WithStep(format,
+                  []<class Step, template <class> class Form>() { return Step::kInputBytes; });
 }
 
 void RunPanelBlock(WeightFormat format, const PanelBlock& b) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return RunBlock<F32Step, FloatForm>(b);
-    case WeightFormat::kBF16:
-#if HWY_TARGET <= HWY_AVX3
-      if (!SpreadsBf16()) return RunBlock<Bf16DotStep, FloatForm>(b);
-#endif
-      return RunBlock<Bf16Step, FloatForm>(b);
-    case WeightFormat::kInt8:
-#if HWY_TARGET <= HWY_AVX3
-      if (simd_internal::has_avx512_vnni) return RunBlock<Int8DotStep, Int8Form>(b);
-#elif HWY_TARGET == HWY_AVX2
-      return RunBlock<Int8PairStep, Int8Form>(b);
-#endif
-      return RunBlock<Int8Step, Int8Form>(b);
-  }
+  WithStep(format,
+           [&]<class Step, template <class> class Form>() HWY_ATTR { RunBlock<Step, Form>(b); });
 }
 
 // Sums to results: scale, bias, rounding, GELU of what was rounded.
@@ -108,15 +123,16 @@ void SpreadInput(const bf16* x, int64_t terms, float* to) {
   }
 }
 
-// A group of terms as int8, `count` of them before zeros; what is not finite makes its scale not
-// finite.
-void QuantizeGroup(const bf16* x, int64_t count, int8_t* q, Int8Group* group) {
+// The terms of a group as int8, zeros behind the first `count`; what is not finite makes its scale
+// not finite.
+constexpr size_t kGroupTerms = kInt8GroupWords * 4;
+void QuantizeGroup(const bf16* x, int64_t count, int8_t (&q)[kGroupTerms], Int8Group* group) {
   const PanelTag d;
   const PanelTagI32 di;
   const hn::Rebind<int8_t, PanelTagI32> d8;
-  constexpr size_t kTerms = kInt8GroupWords * 4, kVectors = kTerms / kPanelLanes;
-  HWY_ALIGN bf16 padded[kTerms] = {};
-  if (count < static_cast<int64_t>(kTerms)) {
+  constexpr size_t kVectors = kGroupTerms / kPanelLanes;
+  HWY_ALIGN bf16 padded[kGroupTerms] = {};
+  if (count < static_cast<int64_t>(kGroupTerms)) {
     std::memcpy(padded, x, static_cast<size_t>(count) * sizeof(bf16));
     x = padded;
   }
@@ -129,31 +145,51 @@ void QuantizeGroup(const bf16* x, int64_t count, int8_t* q, Int8Group* group) {
   }
   const float largest = hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(di, most)));
   const float inverse = 127 / largest;
-  const size_t stored = static_cast<size_t>(count + 3) / 4 * 4;
   if (!(largest > 0 && std::isfinite(largest) && std::isfinite(inverse))) {
     // All 0, or something that is no number: the scale alone tells.
     group->scale = largest * 0.0f;
     if (std::isfinite(largest)) group->scale = largest / 127;
     group->offset = 0;
-    std::fill_n(q, stored, int8_t{0});
+    std::fill_n(q, kGroupTerms, int8_t{0});
     return;
   }
   auto sum = hn::Zero(di);
-  HWY_ALIGN int8_t rounded[kTerms];
   for (size_t v = 0; v < kVectors; ++v) {
     const auto r = hn::NearestInt(hn::Mul(values[v], hn::Set(d, inverse)));
     sum = hn::Add(sum, r);
-    hn::StoreU(hn::DemoteTo(d8, r), d8, rounded + v * kPanelLanes);
+    hn::StoreU(hn::DemoteTo(d8, r), d8, q + v * kPanelLanes);
   }
   group->scale = largest / 127;
   group->offset = -128 * hn::GetLane(hn::SumOfLanes(di, sum));
-  std::memcpy(q, rounded, stored);
 }
 
-void QuantizeInput(const bf16* x, int64_t terms, int8_t* q, Int8Group* groups) {
-  constexpr int64_t kTerms = kInt8GroupWords * 4;
+// The bytes of a word as 16-bit integers, in the order 0, 2, 1, 3.
+void SpreadBytes(const int8_t (&q)[kGroupTerms], int16_t (&to)[kGroupTerms]) {
+#if HWY_TARGET == HWY_AVX2
+  for (size_t k = 0; k < kGroupTerms; k += 16) {
+    const __m256i wide =
+        _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(q + k)));
+    const __m256i low = _mm256_shufflelo_epi16(wide, 0xd8);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to + k), _mm256_shufflehi_epi16(low, 0xd8));
+  }
+#endif
+}
+
+// `to` takes InputBytes(kInt8) per word.
+void QuantizeInput(const bf16* x, int64_t terms, std::byte* to, Int8Group* groups) {
+  constexpr int64_t kTerms = static_cast<int64_t>(kGroupTerms);
+  HWY_ALIGN int8_t q[kGroupTerms];
+  HWY_ALIGN int16_t spread[kGroupTerms];
   for (int64_t begin = 0; begin < terms; begin += kTerms) {
-    QuantizeGroup(x + begin, std::min(kTerms, terms - begin), q + begin, groups++);
+    const int64_t count = std::min(kTerms, terms - begin);
+    const size_t stored = static_cast<size_t>(count + 3) / 4 * 4;
+    QuantizeGroup(x + begin, count, q, groups++);
+    if constexpr (kSpreadsBytes) {
+      SpreadBytes(q, spread);
+      std::memcpy(to + begin * 2, spread, stored * 2);
+    } else {
+      std::memcpy(to + begin, q, stored);
+    }
   }
 }
 
@@ -167,7 +203,7 @@ namespace denseformer {
 namespace {
 
 HWY_EXPORT(MostBlockRows);
-HWY_EXPORT(SpreadsBf16);
+HWY_EXPORT(InputBytes);
 HWY_EXPORT(SpreadInput);
 HWY_EXPORT(RunPanelBlock);
 HWY_EXPORT(FinishPanel);
@@ -296,8 +332,9 @@ class PanelWeight : public FrozenWeight {
   }
 
   Input Prepare(const Tensor& x) const {
-    const bool spread = format_ == WeightFormat::kBF16 && DF_DYNAMIC_DISPATCH(SpreadsBf16)();
-    const int64_t used = words() * (spread ? 8 : 4);
+    const int64_t word_bytes = DF_DYNAMIC_DISPATCH(InputBytes)(format_);
+    const bool spread = word_bytes > 4;
+    const int64_t used = words() * word_bytes;
     if (format_ == WeightFormat::kF32 ||
         (format_ == WeightFormat::kBF16 && in_ % 2 == 0 && !spread)) {
       return {static_cast<const std::byte*>(x.raw()), used, nullptr, 0};
@@ -311,13 +348,12 @@ class PanelWeight : public FrozenWeight {
     std::byte* const data = Grown(padded, static_cast<size_t>(readable * stride));
     Int8Group* const all = reinterpret_cast<Int8Group*>(
         Grown(group_storage, static_cast<size_t>(rows * groups) * sizeof(Int8Group)));
-    const int64_t grain = std::max<int64_t>(1, (spread ? 1 << 15 : 1 << 12) / in_);
+    const int64_t grain = std::max<int64_t>(1, (int8 ? 1 << 12 : 1 << 15) / in_);
     ParallelFor(rows, grain, [&](int64_t begin, int64_t end, int) {
       for (int64_t r = begin; r < end; ++r) {
         const bf16* const from = x.As<const bf16>() + r * in_;
         if (int8) {
-          DF_DYNAMIC_DISPATCH(QuantizeInput)
-          (from, in_, reinterpret_cast<int8_t*>(data + r * stride), all + r * groups);
+          DF_DYNAMIC_DISPATCH(QuantizeInput)(from, in_, data + r * stride, all + r * groups);
           std::memset(data + r * stride + used, 0, static_cast<size_t>(stride - used));
         } else if (spread) {
           DF_DYNAMIC_DISPATCH(SpreadInput)
@@ -337,7 +373,7 @@ class PanelWeight : public FrozenWeight {
     alignas(64) float sums[kMostRows * kRows];
     // Tiles have a fixed number of rows, filled or not.
     const bool tiles = UsesTiles(rows);
-    const int64_t most = tiles ? kInt8BlockRows : DF_DYNAMIC_DISPATCH(MostBlockRows)();
+    const int64_t most = tiles ? kInt8BlockRows : DF_DYNAMIC_DISPATCH(MostBlockRows)(format_);
     const int64_t blocks = DivUp(rows, most), size = tiles ? most : DivUp(rows, blocks);
     const std::byte* const weights = memory_ + panel * panel_bytes();
     for (int64_t b = 0; b < blocks; ++b) {

@@ -5,8 +5,9 @@
 //   bf16   [panel][k / 2][32][2]                       a word is a pair
 //   int8   [panel][k / 4][32][4] + 128, then scales    a word is four elements; scales [panels, 32]
 // Words of x hold as many elements; the last one is padded with zeros. For bf16 weights on a CPU
-// without dot products of bf16, a word of x is two fp32, the odd element first. Rows of x for int8
-// are padded with zeros to a multiple of kInt8RowBytes, because AMX reads so many at a time.
+// without dot products of bf16, a word of x is two fp32, the odd element first; for int8 weights on
+// one with AVX2 alone it is four 16-bit integers, the even elements first. Rows of x for int8 are
+// padded with zeros to a multiple of kInt8RowBytes, because AMX reads so many at a time.
 #ifndef DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_H_
 #define DENSEFORMER_KERNELS_GEMM_GEMM_PANELS_H_
 

@@ -1,6 +1,6 @@
 // The inner loops of gemm_panels.cc, for every SIMD target. A panel is 32 rows of W; the sums of up
-// to kMostPanelRows rows of x with half a panel or all of it stay in registers while the loop walks
-// along the terms. Each result has one chain of additions, in the order of the terms:
+// to Step::kMostRows rows of x with half a panel or all of it stay in registers while the loop
+// walks along the terms. Each result has one chain of additions, in the order of the terms:
 //   fp32   s += x_k w_k
 //   bf16   s += x_k w_k for k odd, then k even, of each pair: what the dot product instruction does
 //   int8   exact sums of 128 terms, then s += scale * sum
@@ -34,11 +34,15 @@ inline constexpr size_t kPanelLanes = hn::MaxLanes(PanelTag());
 // Vectors of a panel that are summed side by side, and the columns they hold.
 inline constexpr size_t kPanelVectors = 2;
 inline constexpr size_t kPanelStep = kPanelVectors * kPanelLanes;
+// Rows of x whose sums fit into the registers beside `others` vectors. With 32 registers 12 rows
+// are enough for any step.
+constexpr size_t MostPanelRows(size_t others) {
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
-inline constexpr size_t kMostPanelRows = 12;
+  return 12;
 #else
-inline constexpr size_t kMostPanelRows = 4;
+  return (16 - others) / kPanelVectors;
 #endif
+}
 
 // The four bytes at `from`, whatever they are.
 HWY_INLINE uint32_t LoadWord(const std::byte* from) {
@@ -48,12 +52,13 @@ HWY_INLINE uint32_t LoadWord(const std::byte* from) {
 }
 
 // One step along the terms: sum [kRows][kPanelVectors] += what `Step` makes of a word of x, which
-// takes kInputBytes, and a vector of words of W.
+// takes kInputBytes, and a vector of words of W; kMostRows is the most that kRows may be.
 struct WordStep {
   static constexpr int64_t kInputBytes = 4;
 };
 
 struct F32Step : WordStep {
+  static constexpr size_t kMostRows = MostPanelRows(/*others=*/kPanelVectors + 1);
   static HWY_INLINE PanelVec Add(PanelVec sum, PanelVec32 w, const std::byte* x) {
     const PanelTag d;
     return hn::MulAdd(hn::BitCast(d, w), hn::BitCast(d, hn::Set(PanelTag32(), LoadWord(x))), sum);
@@ -64,6 +69,7 @@ struct F32Step : WordStep {
 // of a word that was shifted or masked does.
 struct Bf16Step {
   static constexpr int64_t kInputBytes = 8;
+  static constexpr size_t kMostRows = MostPanelRows(/*others=*/2 * kPanelVectors + 1);
   static HWY_INLINE PanelVec Add(PanelVec sum, PanelVec32 w, const std::byte* x) {
     const PanelTag d;
     const PanelTag32 d32;
@@ -76,6 +82,7 @@ struct Bf16Step {
 
 // w holds 4 unsigned bytes, x 4 signed ones.
 struct Int8Step : WordStep {
+  static constexpr size_t kMostRows = MostPanelRows(/*others=*/4 * kPanelVectors);
   static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, const std::byte* from) {
     const uint32_t x = LoadWord(from);
     const PanelTagI32 d;
@@ -96,6 +103,7 @@ struct Int8Step : WordStep {
 // The compiler's flags for this target do not name these instructions, hence by hand; where the CPU
 // lacks them, they are not called.
 struct Bf16DotStep : WordStep {
+  static constexpr size_t kMostRows = MostPanelRows(/*others=*/kPanelVectors + 1);
   static HWY_INLINE PanelVec Add(PanelVec sum, PanelVec32 w, const std::byte* x) {
     const PanelVec32 pair = hn::Set(PanelTag32(), LoadWord(x));
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(pair.raw));
@@ -103,6 +111,7 @@ struct Bf16DotStep : WordStep {
   }
 };
 struct Int8DotStep : WordStep {
+  static constexpr size_t kMostRows = MostPanelRows(/*others=*/kPanelVectors + 1);
   static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, const std::byte* x) {
     const PanelVec32 four = hn::Set(PanelTag32(), LoadWord(x));
     asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(w.raw), "v"(four.raw));
@@ -110,23 +119,20 @@ struct Int8DotStep : WordStep {
   }
 };
 #elif HWY_TARGET == HWY_AVX2
-// 16-bit products of even and odd bytes, added in pairs.
-struct Int8PairStep : WordStep {
-  static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, const std::byte* from) {
-    const uint32_t x = LoadWord(from);
+// 16-bit products of even and odd bytes, added in pairs. x as 16-bit integers (SpreadBytes): the
+// even two of a word, then the odd two.
+struct Int8PairStep {
+  static constexpr int64_t kInputBytes = 8;
+  static constexpr size_t kMostRows = MostPanelRows(/*others=*/3 * kPanelVectors);
+  static HWY_INLINE PanelVecI32 Add(PanelVecI32 sum, PanelVec32 w, const std::byte* x) {
     const PanelTagI32 d;
     const PanelTag32 d32;
     const auto low = hn::Set(d32, 0x00ff00ff);
-    const auto bytes = [&](int at) {
-      return static_cast<uint32_t>(
-          static_cast<uint16_t>(static_cast<int8_t>(static_cast<uint8_t>(x >> at))));
-    };
-    const auto even = hn::Set(d32, bytes(0) | bytes(16) << 16);
-    const auto odd = hn::Set(d32, bytes(8) | bytes(24) << 16);
+    const auto even = hn::Set(d32, LoadWord(x)), odd = hn::Set(d32, LoadWord(x + 4));
     PanelVecI32 products = hn::Zero(d);
     products.raw = _mm256_madd_epi16(hn::And(w, low).raw, even.raw);
     sum = hn::Add(sum, products);
-    products.raw = _mm256_madd_epi16(hn::And(hn::ShiftRight<8>(w), low).raw, odd.raw);
+    products.raw = _mm256_madd_epi16(_mm256_srli_epi16(w.raw, 8), odd.raw);
     return hn::Add(sum, products);
   }
 };
@@ -196,8 +202,8 @@ HWY_NOINLINE void Int8Block(const PanelBlock& b) {
   }
 }
 
-// Calls the block for `rows` rows, 1 to kMostPanelRows.
-template <class Step, template <class> class Form, size_t kRows = kMostPanelRows>
+// Calls the block for `rows` rows, 1 to Step::kMostRows.
+template <class Step, template <class> class Form, size_t kRows = Step::kMostRows>
 HWY_INLINE void RunBlock(const PanelBlock& b) {
   if constexpr (kRows > 1) {
     if (b.rows < static_cast<int64_t>(kRows)) return RunBlock<Step, Form, kRows - 1>(b);
