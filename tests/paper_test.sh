@@ -10,8 +10,10 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 DENSEFORMER_PROGRAM=$program WORK=$scratch/runs OUT=$scratch/docs "$root/experiments/paper/run" --scale micro --quiet >"$scratch/out"
 failures=0
-(cd "$root/docs" && ls paper paper-mini paper-small) >"$scratch/drawings"
-(cd "$scratch/docs" && ls paper paper-mini paper-small) >"$scratch/docs/drawings"
+# A scale without runs has no drawings, and a clone no empty directory.
+drawings() { (cd "$1" && find paper paper-mini paper-small -name '*.svg' 2>/dev/null | sort); }
+drawings "$root/docs" >"$scratch/drawings" || true
+drawings "$scratch/docs" >"$scratch/docs/drawings" || true
 for file in paper.md paper-mini.md paper-small.md results.md drawings; do
   expected=$root/docs/$file
   [ "$file" != drawings ] || expected=$scratch/drawings
@@ -24,5 +26,10 @@ done
 grep -q '<svg' "$scratch/runs/paper.html" || { echo "paper.html has no drawing"; failures=$((failures + 1)); }
 grep -q '<h2.*<code>denseformer search</code>' "$scratch/runs/paper.html" ||
   { echo "paper.html shows the backquotes of a title"; failures=$((failures + 1)); }
+for scale in micro mini small long paper; do
+  DENSEFORMER_PROGRAM=$program WORK=$scratch/dry OUT=$scratch/dry "$root/experiments/paper/run" --scale $scale --dry-run --quiet |
+    grep -q 'runs are missing' || { echo "run --scale $scale --dry-run prints no plan"; failures=$((failures + 1)); }
+done
+[ ! -e "$scratch/dry" ] || { echo "run --dry-run wrote something"; failures=$((failures + 1)); }
 [ "$failures" = 0 ] || { echo "$failures differences; run experiments/paper/run --scale micro"; exit 1; }
 echo "the documents are those of the ledgers"

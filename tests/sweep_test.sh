@@ -62,9 +62,10 @@ cmp whole.jsonl before.jsonl || fail "a second call changed the ledger"
 # kill -9 of a run, then of the runner, each in the middle of a run.
 "$program" sweep grid.toml --ledger killed.jsonl --runs killed --data d=data --threads 1 --nice 0 --quiet >/dev/null 2>&1 &
 runner=$!
-until [ -n "$(running killed)" ] || ! kill -0 $runner 2>/dev/null; do sleep 0.05; done
-child=$(children $runner || true)
-[ -z "$child" ] || kill -9 $child
+child=
+until { [ -n "$(running killed)" ] && child=$(children $runner) && [ -n "$child" ]; } || ! kill -0 $runner 2>/dev/null; do sleep 0.05; done
+[ -n "$child" ] || fail "no run could be killed"
+kill -9 $child || fail "the run $child had ended before it was killed"
 until { [ -s killed.jsonl ] && [ -n "$(running killed)" ]; } || ! kill -0 $runner 2>/dev/null; do sleep 0.05; done
 kill -9 $runner 2>/dev/null || true
 wait $runner 2>/dev/null || true
@@ -97,6 +98,18 @@ grep -q '"verdict": "not resolved"' made.json || fail "expected the verdict not 
 grep -qxF -- '- averages help -0.377 [-0.815, +0.060], p 0.066, 3 seeds; the mean is on its side.' made.md ||
   fail "the findings lack the claim: $(cat made.md)"
 grep -qF 'Of 1 claims 1 are not resolved.' made.md || fail "the findings count wrongly: $(cat made.md)"
+
+# A run whose studies fail keeps its directory with --remove-runs, also where it was trained before.
+sed -i '/^seeds/s/.*/seeds = [1]/; /^baseline/d; /^\[\[claim/,$d' grid.toml
+sweep studied >/dev/null
+run=$(ls -d studied/grid-1x1-*/)
+find "$run" -name '*.safetensors' -delete
+sed -i '1i studies = ["cosine"]' grid.toml
+sweep studied --remove-runs >/dev/null 2>studied.txt
+grep -q 'the studies failed' studied.txt || fail "the studies of a run without weights did not fail: $(cat studied.txt)"
+[ -d "$run" ] || fail "the directory of a run whose studies failed was removed"
+[ ! -d "$(ls -d studied/grid-none-*/ 2>/dev/null || echo none)" ] || fail "the directory of a run with its studies was kept"
+[ "$(wc -l <studied.jsonl)" = 3 ] || fail "expected a line for the studies of one run: $(cat studied.jsonl)"
 
 # Divergence and failure are rows.
 cat >grid.toml <<'END'

@@ -38,10 +38,24 @@ bool IsOfMixer(const Json& settings, const ModelConfig& config) {
   return config.dwa == "none" || settings.value("mixer", "static, streams r, norm none") == wanted;
 }
 
-// Calls a second that a benchmark measured for this width, depth, pattern and mixer; of several
-// batches the first.
-double RateOf(const std::vector<Json>& benches, const std::string& title,
-              const ModelConfig& config) {
+double NumberOf(const Json& row, const char* key) {
+  const Json value = row.value(key, Json());
+  return value.is_number() ? value.get<double>() : kNone;
+}
+
+// Whether the time ratios of a row are over a Transformer's time.
+bool ComparesWithTransformer(const Json& bench, const Json& row) {
+  const Json name = row.value("baseline", Json());
+  for (const Json& other : bench["rows"]) {
+    if (other.is_object() && name.is_string() && other.value("name", Json()) == name)
+      return other.value("pattern", Json()) == "none";
+  }
+  return false;
+}
+
+// For this width, depth, pattern and mixer; of several batches the first.
+MeasuredSpeed SpeedOf(const std::vector<Json>& benches, const std::string& title,
+                      const ModelConfig& config) {
   for (const Json& bench : benches) {
     if (bench.value("title", Json()) != title) continue;
     const Json settings = bench.value("settings", Json::object());
@@ -54,11 +68,18 @@ double RateOf(const std::vector<Json>& benches, const std::string& title,
           row.value("pattern", Json()) != config.dwa || row.contains("recompute")) {
         continue;
       }
-      const Json seconds = row.value("median_seconds", Json());
-      if (seconds.is_number() && seconds > 0) return 1 / seconds.get<double>();
+      const double seconds = NumberOf(row, "median_seconds");
+      if (!(seconds > 0)) continue;
+      if (!ComparesWithTransformer(bench, row)) return {1 / seconds, kNone, kNone};
+      return {1 / seconds, NumberOf(row, "ratio_of_medians"), NumberOf(row, "ratio_error")};
     }
   }
-  return kNone;
+  return {kNone, kNone, kNone};
+}
+
+double RateOf(const std::vector<Json>& benches, const std::string& title,
+              const ModelConfig& config) {
+  return SpeedOf(benches, title, config).per_second;
 }
 
 // K and P of "KxP".
@@ -89,6 +110,14 @@ void AddIfUseful(ScatterChart chart, std::vector<Chart>& charts) {
 }
 
 }  // namespace
+
+MeasuredSpeed ForwardSpeed(const std::vector<Json>& benches, const ModelConfig& model) {
+  return SpeedOf(benches, kForward, model);
+}
+
+MeasuredSpeed TrainingSpeed(const std::vector<Json>& benches, const ModelConfig& model) {
+  return SpeedOf(benches, kTraining, model);
+}
 
 double ForwardRate(const std::vector<Json>& benches, const ModelConfig& model) {
   return RateOf(benches, kForward, model);

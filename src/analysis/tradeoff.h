@@ -10,8 +10,18 @@
 
 namespace denseformer {
 
-// Forward passes, and training steps, per second that a benchmark measured for the width, depth and
-// pattern of a model; NaN where there is none.
+// What a benchmark measured for the width, depth and pattern of a model; NaN where there is none.
+struct MeasuredSpeed {
+  double per_second;
+  // Time over that of the Transformer of equal depth, measured in turns with it, and its standard
+  // error; NaN where the benchmark compares with something else.
+  double time_ratio, time_ratio_error;
+};
+MeasuredSpeed ForwardSpeed(const std::vector<nlohmann::ordered_json>& benches,
+                           const ModelConfig& model);
+MeasuredSpeed TrainingSpeed(const std::vector<nlohmann::ordered_json>& benches,
+                            const ModelConfig& model);
+// `per_second` of these: forward passes, and training steps.
 double ForwardRate(const std::vector<nlohmann::ordered_json>& benches, const ModelConfig& model);
 double TrainingRate(const std::vector<nlohmann::ordered_json>& benches, const ModelConfig& model);
 

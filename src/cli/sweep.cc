@@ -17,6 +17,7 @@
 #include "cli/output.h"
 #include "sweep/charts.h"
 #include "sweep/document.h"
+#include "sweep/other_runs.h"
 #include "sweep/runner.h"
 
 namespace denseformer {
@@ -95,6 +96,7 @@ std::string Formatted(const SweepResult& result, const Benches& benches,
   if (format == "csv") return TableToCsv(table);
   if (format == "markdown") return TableToMarkdown(table);
   std::string text = result.file->title + "\n" + TableToText(table);
+  for (const std::string& line : ExchangeLines(result, benches)) text += line + "\n";
   for (const std::string& line : ClaimLines(result)) text += line + "\n";
   return text;
 }
@@ -130,16 +132,25 @@ void Report(const Options& options, const std::vector<SweepFile>& files, const L
   input.title = first.scale_title.empty() ? first.title : first.scale_title;
   input.introduction = first.scale_text;
   input.charts = ChartLink(options);
+  const std::vector<const LedgerJson*> others = OtherRuns(ledger, input.results);
+  input.other_runs = OtherRunsTable(ledger, others);
+  input.other_run_count = static_cast<int>(others.size());
   WriteDocuments(options, files, input);
   if (json || options.format == "json") {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const SweepResult& result : input.results)
       list.push_back(ResultToJson(result, input.benches));
-    PrintJson({{"sweeps", list}});
+    nlohmann::ordered_json other_keys = nlohmann::ordered_json::array();
+    for (const LedgerJson* run : others) other_keys.push_back((*run)["key"]);
+    PrintJson({{"sweeps", list}, {"other_runs", other_keys}});
     return;
   }
   for (size_t i = 0; i < input.results.size(); ++i) {
     Print("{}{}", i == 0 ? "" : "\n", Formatted(input.results[i], input.benches, options.format));
+  }
+  if (options.format == "text" && !others.empty()) {
+    Print("\n{} run{} of {} {} in none of these tables; --markdown lists them\n", others.size(),
+          others.size() == 1 ? "" : "s", ledger.path(), others.size() == 1 ? "is" : "are");
   }
 }
 

@@ -59,7 +59,12 @@ double OptionNumber(const RowResult& row, const std::string& key) {
   return text.empty() || *end != '\0' ? kNone : value;
 }
 
-// Values that grow by factors, such as learning rates, are told apart on a logarithmic axis.
+// Learning rates are chosen by factors, however few there are.
+bool IsRate(const std::string& key) {
+  return key != "dilation" && key != "period" && FindOption("chart", key).key == "optimizer.lr";
+}
+
+// Values that grow by factors are told apart on a logarithmic axis.
 bool SpansFactors(const LineChart& chart) {
   double low = std::numeric_limits<double>::infinity(), high = 0;
   for (const Series& series : chart.series) {
@@ -104,6 +109,43 @@ std::vector<Chart> OptionCharts(const ChartInput& input) {
     chart.series.push_back(std::move(series));
   }
   if (chart.series.empty()) return {};
+  chart.log_x = IsRate(input.chart.x) || SpansFactors(chart);
+  return {chart};
+}
+
+// A line for inference and one for training.
+std::vector<Chart> SpeedCharts(const ChartInput& input) {
+  LineChart chart;
+  chart.id = input.id;
+  chart.title = input.Title("Speed against " + input.chart.x);
+  chart.description = fmt::format(
+      "Speed of inference and of training against {}, relative to the Transformer of equal depth, "
+      "with standard errors.",
+      input.chart.x);
+  chart.x_label = input.chart.x;
+  chart.y_label = "speed relative to the Transformer";
+  chart.ticks_at_points = true;
+  std::vector<const RowResult*> rows = input.Rows();
+  std::erase_if(rows, [&](const RowResult* row) {
+    return std::isnan(OptionNumber(*row, input.chart.x)) || OptionsOf(*row).model.gains;
+  });
+  std::stable_sort(rows.begin(), rows.end(), [&](const RowResult* a, const RowResult* b) {
+    return OptionNumber(*a, input.chart.x) < OptionNumber(*b, input.chart.x);
+  });
+  for (const bool training : {false, true}) {
+    Series series{training ? "training" : "inference", {}, {}};
+    for (const RowResult* row : rows) {
+      const ModelConfig model = OptionsOf(*row).model;
+      const MeasuredSpeed speed =
+          training ? TrainingSpeed(input.benches, model) : ForwardSpeed(input.benches, model);
+      if (!std::isfinite(speed.time_ratio)) continue;
+      series.x.push_back(OptionNumber(*row, input.chart.x));
+      series.y.push_back(1 / speed.time_ratio);
+      series.errors.push_back(speed.time_ratio_error / (speed.time_ratio * speed.time_ratio));
+    }
+    if (!series.x.empty()) chart.series.push_back(std::move(series));
+  }
+  if (chart.series.empty()) return {};
   chart.log_x = SpansFactors(chart);
   return {chart};
 }
@@ -134,31 +176,43 @@ Series MeanSeries(
   return series;
 }
 
+// Where there are several runs.
 void ErrorsToBand(Series& series) {
-  for (size_t i = 0; i < series.y.size(); ++i) {
+  const bool several = std::all_of(series.errors.begin(), series.errors.end(),
+                                   [](double error) { return std::isfinite(error); });
+  for (size_t i = 0; several && i < series.y.size(); ++i) {
     series.low.push_back(series.y[i] - series.errors[i]);
     series.high.push_back(series.y[i] + series.errors[i]);
   }
+  series.errors.clear();
 }
 
+// By step, or by the time that a benchmark gives these steps.
 std::vector<Chart> CurveCharts(const ChartInput& input) {
+  const bool by_time = input.chart.kind == "time";
   LineChart chart{
       input.id,
-      input.Title("Validation loss during training"),
-      "Validation loss on a fixed sample by step, mean over seeds; the bands are a standard error "
-      "wide on each side.",
-      "step",
+      input.Title(by_time ? "Validation loss by training time" : "Validation loss during training"),
+      fmt::format("Validation loss on a fixed sample by {}, mean over seeds; the bands are a "
+                  "standard error wide on each side.",
+                  by_time ? "training time" : "step"),
+      by_time ? "training time at the measured speed, s" : "step",
       "validation loss",
       {}};
   for (const RowResult* row : input.Rows()) {
+    const ModelConfig model = OptionsOf(*row).model;
+    const double rate = by_time && !model.gains ? TrainingRate(input.benches, model) : kNone;
+    if (by_time && !(rate > 0)) continue;
     Series series = MeanSeries(*row, [](const LedgerJson& run) {
       const LedgerJson curve = run.value("curve", LedgerJson::object());
       return std::pair(NumbersOf(curve.value("step", LedgerJson::array())),
                        NumbersOf(curve.value("loss", LedgerJson::array())));
     });
     if (series.x.empty()) continue;
-    if (row->finished > 1) ErrorsToBand(series);
-    series.errors.clear();
+    if (by_time) {
+      for (double& x : series.x) x /= rate;
+    }
+    ErrorsToBand(series);
     chart.series.push_back(std::move(series));
   }
   if (chart.series.empty()) return {};
@@ -192,13 +246,14 @@ std::vector<Chart> StudyLineCharts(const ChartInput& input) {
   std::vector<Chart> charts;
   for (const StudyLine& line : kStudyLines) {
     if (input.chart.kind != line.study) continue;
-    LineChart chart{fmt::format("{}-{}", input.id, charts.size() + 1),
-                    line.title,
-                    fmt::format("{}; mean over seeds, a line for each model.", line.title),
-                    line.x_label,
-                    line.y_label,
-                    {},
-                    line.log_y};
+    LineChart chart{
+        fmt::format("{}-{}", input.id, charts.size() + 1),
+        line.title,
+        fmt::format("{}; mean over seeds with standard errors, a line for each model.", line.title),
+        line.x_label,
+        line.y_label,
+        {},
+        line.log_y};
     for (const RowResult* row : input.Rows()) {
       Series series = MeanSeries(*row, [&line](const LedgerJson& run) {
         const LedgerJson studies = run.value("studies", LedgerJson::object());
@@ -212,7 +267,7 @@ std::vector<Chart> StudyLineCharts(const ChartInput& input) {
         return std::pair(x, y);
       });
       // Whiskers at dozens of neighbors would hide the lines.
-      if (series.x.size() > 20) series.errors.clear();
+      if (series.x.size() > 20) ErrorsToBand(series);
       if (!series.x.empty()) chart.series.push_back(std::move(series));
     }
     if (!chart.series.empty()) charts.push_back(chart);
@@ -284,9 +339,10 @@ struct ChartKind {
   std::vector<Chart> (*draw)(const ChartInput& input);
 };
 constexpr ChartKind kKinds[] = {
-    {"option", OptionCharts},          {"curves", CurveCharts},      {"pareto", ParetoCharts},
-    {"pareto-training", ParetoCharts}, {"weights", WeightCharts},    {"evolution", StudyLineCharts},
-    {"cosine", StudyLineCharts},       {"pruning", StudyLineCharts}, {"spectra", StudyLineCharts}};
+    {"option", OptionCharts},     {"speed", SpeedCharts},         {"time", CurveCharts},
+    {"curves", CurveCharts},      {"pareto", ParetoCharts},       {"pareto-training", ParetoCharts},
+    {"weights", WeightCharts},    {"evolution", StudyLineCharts}, {"cosine", StudyLineCharts},
+    {"pruning", StudyLineCharts}, {"spectra", StudyLineCharts}};
 
 }  // namespace
 
@@ -297,11 +353,15 @@ void CheckChart(const SweepChart& chart, const std::string& where) {
     Throw(ErrorCode::kInvalid, "{}: got chart kind '{}'{}, expected one of {}", where,
           Printable(chart.kind), DidYouMean(chart.kind, names), Join(names, ", "));
   }
-  if (chart.kind != "option") {
-    if (chart.x.empty() && chart.series.empty()) return;
-    Throw(ErrorCode::kInvalid, "{}: x and series belong to charts of kind option", where);
+  const bool speed = chart.kind == "speed";
+  if (!chart.series.empty() && chart.kind != "option")
+    Throw(ErrorCode::kInvalid, "{}: series belongs to charts of kind option", where);
+  if (chart.kind != "option" && !speed) {
+    if (chart.x.empty()) return;
+    Throw(ErrorCode::kInvalid, "{}: x belongs to charts of kinds option and speed", where);
   }
-  if (chart.x.empty()) Throw(ErrorCode::kInvalid, "{}: a chart of kind option needs x", where);
+  if (chart.x.empty())
+    Throw(ErrorCode::kInvalid, "{}: a chart of kind {} needs x", where, chart.kind);
   for (const std::string& key : {chart.x, chart.series}) {
     if (!key.empty() && key != "dilation" && key != "period") FindOption(where, key);
   }

@@ -1,9 +1,11 @@
 // Charts of a sweep, averaged over seeds, from the ledger alone.
 //
 //   option            loss against an option: x = "lr", "n_layer", "dwa_start", ..., or "dilation"
-//   and
-//                     "period" of the pattern; one line for each value of the option `series`
+//                     or "period" of the pattern; one line for each value of the option `series`
+//   speed             speed relative to the Transformer, with standard errors, against such an x
+//                     (needs benchmarks)
 //   curves            validation loss by step, with standard errors
+//   time              the same by training time (needs benchmarks)
 //   pareto            perplexity against forward passes per second (needs benchmarks)
 //   pareto-training   perplexity against training steps per second (needs benchmarks)
 //   weights           heat maps of the depth weights, one per row

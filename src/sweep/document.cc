@@ -34,11 +34,17 @@ std::string WithError(const Estimate& estimate, int digits) {
              : mean;
 }
 
-// Of ForwardRate or TrainingRate.
-double Speed(const RowResult& row, const Benches& benches, decltype(ForwardRate)& rate) {
+// Of ForwardSpeed or TrainingSpeed.
+MeasuredSpeed Speed(const RowResult& row, const Benches& benches, decltype(ForwardSpeed)& speed) {
   const ModelConfig model = row.row->OptionsOf(row.row->seeds.front()).model;
   // The benchmark has no gains.
-  return model.gains ? kNone : rate(benches, model);
+  return model.gains ? MeasuredSpeed{kNone, kNone, kNone} : speed(benches, model);
+}
+
+// "9.4 ± 3.1": by how many percent it is slower than the Transformer, which has none itself.
+std::string CostText(const MeasuredSpeed& speed) {
+  if (!std::isfinite(speed.time_ratio) || !(speed.time_ratio_error > 0)) return "";
+  return fmt::format("{:.1f} ± {:.1f}", 100 * (speed.time_ratio - 1), 100 * speed.time_ratio_error);
 }
 
 std::string SeedsText(const RowResult& row) {
@@ -51,7 +57,8 @@ std::string SeedsText(const RowResult& row) {
 
 std::string ClaimNumbers(const ClaimResult& outcome) {
   const PairedDifference& difference = outcome.difference;
-  if (difference.pairs == 0) return "";
+  const std::string diverged = DivergedText(outcome);
+  if (difference.pairs == 0) return diverged;
   const auto* row = std::get_if<std::string>(&outcome.claim->right);
   const auto* number = std::get_if<double>(&outcome.claim->right);
   std::string text = fmt::format(
@@ -63,7 +70,8 @@ std::string ClaimNumbers(const ClaimResult& outcome) {
   } else if (std::isfinite(outcome.holm_p)) {
     text += ", Holm p " + PText(outcome.holm_p);
   }
-  return text + fmt::format(", {} pair{}", difference.pairs, difference.pairs == 1 ? "" : "s");
+  text += fmt::format(", {} pair{}", difference.pairs, difference.pairs == 1 ? "" : "s");
+  return diverged.empty() ? text : text + "; " + diverged;
 }
 
 std::string ClaimLine(const ClaimResult& outcome) {
@@ -110,6 +118,14 @@ TextTable WithoutEmptyColumns(const TextTable& table) {
   return kept;
 }
 
+constexpr const char* kOtherRuns = "Other runs";
+
+std::string OtherRunsText(const DocumentInput& input) {
+  return fmt::format("{} run{} of the ledger {} in no table above:", input.other_run_count,
+                     input.other_run_count == 1 ? "" : "s",
+                     input.other_run_count == 1 ? "is" : "are");
+}
+
 constexpr const char* kReading =
     "Loss and perplexity are means over seeds ± standard error, over the whole validation stream "
     "at "
@@ -120,10 +136,20 @@ constexpr const char* kReading =
     "correlation of the pairs. A verdict compares the direction that the paper reports with ours: "
     "\"agrees\" and \"disagrees\" need a Holm p below 0.05 over the claims of the part (or, for "
     "\"equal\", a 95 % interval inside or outside of the margin); everything else is \"not "
-    "resolved\". Speeds are forward passes and training steps a second of `denseformer bench` with "
-    "these models, on one thread (`experiments/paper/speeds`).";
+    "resolved\", as is every claim about rows of which a run diverged. Speeds are forward passes "
+    "and "
+    "training steps per second of `denseformer bench` with these models, on one thread "
+    "(`experiments/paper/speeds`); cost is the time above that of the Transformer of equal depth, "
+    "measured in turns with it, ± standard error.";
 
 }  // namespace
+
+std::string DivergedText(const ClaimResult& outcome) {
+  return outcome.diverged == 0
+             ? ""
+             : fmt::format("{} run{} diverged, so that those left are a selection",
+                           outcome.diverged, outcome.diverged == 1 ? "" : "s");
+}
 
 std::string PText(double p) {
   if (!std::isfinite(p)) return "";
@@ -163,20 +189,38 @@ TextTable ResultTable(const SweepResult& result, const Benches& benches) {
   TextTable table{
       {"model", "paper", "seeds", "loss", "perplexity",
        "difference" + (result.file->baseline.empty() ? "" : " to " + result.file->baseline),
-       "95 % interval", "Holm p", "correlation", "forward/s", "training steps/s", "note"},
+       "95 % interval", "Holm p", "correlation", "parameters", "forward/s", "forward cost, %",
+       "training steps/s", "training cost, %", "note"},
       {}};
   for (const RowResult& row : result.rows) {
     const bool compared = row.difference.has_value();
+    const bool counted = !result.file->baseline.empty() && row.parameters > 0;
+    const MeasuredSpeed forward = Speed(row, benches, ForwardSpeed),
+                        training = Speed(row, benches, TrainingSpeed);
     table.rows.push_back(
         {row.row->name, row.row->paper ? fmt::format("{:.2f}", *row.row->paper) : "",
          SeedsText(row), WithError(row.loss, 3), WithError(row.perplexity, 1),
          compared ? fmt::format("{:+.3f}", row.difference->mean) : "",
          compared ? Interval(*row.difference) : "", compared ? PText(row.holm_p) : "",
          compared ? Number(row.difference->correlation, 2) : "",
-         Number(Speed(row, benches, ForwardRate), 1), Number(Speed(row, benches, TrainingRate), 1),
-         row.row->note});
+         counted ? std::to_string(row.parameters) : "", Number(forward.per_second, 1),
+         CostText(forward), Number(training.per_second, 1), CostText(training), row.row->note});
   }
   return WithoutEmptyColumns(table);
+}
+
+std::vector<std::string> ExchangeLines(const SweepResult& result, const Benches& benches) {
+  std::vector<std::string> lines;
+  for (const ExchangeResult& exchange : result.exchanges) {
+    const RowResult &model = result.Row(exchange.exchange->model),
+                    &other = result.Row(exchange.exchange->others.front());
+    const MeasuredSpeed speed = Speed(model, benches, TrainingSpeed);
+    // Benchmarks compare with the Transformer.
+    const bool comparable = Speed(other, benches, TrainingSpeed).time_ratio == 1;
+    lines.push_back(ExchangeText(exchange, comparable ? speed.time_ratio : kNone,
+                                 comparable ? speed.time_ratio_error : kNone));
+  }
+  return lines;
 }
 
 std::vector<std::string> ClaimLines(const SweepResult& result) {
@@ -188,6 +232,9 @@ std::vector<std::string> ClaimLines(const SweepResult& result) {
 
 Json ResultToJson(const SweepResult& result, const Benches& benches) {
   const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
+  const auto time_ratio = [&](const MeasuredSpeed& s) {
+    return Json{{"value", number(s.time_ratio)}, {"standard_error", number(s.time_ratio_error)}};
+  };
   const auto estimate = [&](const Estimate& e) {
     return Json{{"mean", number(e.mean)}, {"standard_error", number(e.standard_error)}};
   };
@@ -201,12 +248,12 @@ Json ResultToJson(const SweepResult& result, const Benches& benches) {
                 {"holm_p", number(holm)},
                 {"correlation", number(d.correlation)}};
   };
-  Json json = {{"id", result.file->id},
-               {"title", result.file->title},
-               {"baseline", result.file->baseline},
-               {"rows", Json::array()},
-               {"claims", Json::array()}};
+  Json json = {
+      {"id", result.file->id}, {"title", result.file->title}, {"baseline", result.file->baseline},
+      {"rows", Json::array()}, {"claims", Json::array()},     {"exchanges", Json::array()}};
   for (const RowResult& row : result.rows) {
+    const MeasuredSpeed forward = Speed(row, benches, ForwardSpeed),
+                        training = Speed(row, benches, TrainingSpeed);
     Json entry = {{"name", row.row->name},
                   {"finished", row.finished},
                   {"diverged", row.diverged},
@@ -217,8 +264,10 @@ Json ResultToJson(const SweepResult& result, const Benches& benches) {
                   {"tokens_per_second", estimate(row.tokens_per_second)},
                   {"parameters", row.parameters},
                   {"dwa_weights", row.dwa_weights},
-                  {"batches_per_second", number(Speed(row, benches, ForwardRate))},
-                  {"training_steps_per_second", number(Speed(row, benches, TrainingRate))}};
+                  {"batches_per_second", number(forward.per_second)},
+                  {"forward_time_ratio", time_ratio(forward)},
+                  {"training_steps_per_second", number(training.per_second)},
+                  {"training_time_ratio", time_ratio(training)}};
     entry["paper"] = row.row->paper ? Json(*row.row->paper) : Json();
     if (row.difference) entry["difference"] = paired(*row.difference, row.holm_p);
     json["rows"].push_back(entry);
@@ -227,7 +276,20 @@ Json ResultToJson(const SweepResult& result, const Benches& benches) {
     json["claims"].push_back({{"text", outcome.claim->text},
                               {"metric", outcome.claim->metric},
                               {"verdict", VerdictName(outcome.verdict)},
+                              {"diverged", outcome.diverged},
                               {"difference", paired(outcome.difference, outcome.holm_p)}});
+  }
+  for (const ExchangeResult& exchange : result.exchanges) {
+    Json multiples = Json::array();
+    for (const double multiple : exchange.multiples) multiples.push_back(number(multiple));
+    json["exchanges"].push_back({{"model", exchange.exchange->model},
+                                 {"others", exchange.exchange->others},
+                                 {"lowest", exchange.lowest},
+                                 {"highest", exchange.highest},
+                                 {"multiples", multiples},
+                                 {"mean", number(exchange.mean)},
+                                 {"low", number(exchange.low)},
+                                 {"high", number(exchange.high)}});
   }
   return json;
 }
@@ -241,6 +303,7 @@ std::string DocumentToMarkdown(const DocumentInput& input) {
     text += fmt::format("\n## {}\n\n", result.file->title);
     if (!result.file->text.empty()) text += result.file->text + "\n\n";
     text += TableToMarkdown(ResultTable(result, input.benches));
+    for (const std::string& line : ExchangeLines(result, input.benches)) text += "\n" + line + "\n";
     if (!result.claims.empty()) text += "\n";
     for (const ClaimResult& outcome : result.claims)
       text += fmt::format("- **{}**: {}\n", VerdictName(outcome.verdict), ClaimLine(outcome));
@@ -248,6 +311,10 @@ std::string DocumentToMarkdown(const DocumentInput& input) {
     for (const Chart& chart : SweepCharts(result, input.benches)) {
       text += fmt::format("\n![{}]({}/{}.svg)\n", ChartTitle(chart), input.charts, ChartId(chart));
     }
+  }
+  if (input.other_run_count > 0) {
+    text += fmt::format("\n## {}\n\n{}\n\n{}", kOtherRuns, OtherRunsText(input),
+                        TableToMarkdown(input.other_runs));
   }
   return text;
 }
@@ -262,6 +329,8 @@ std::string DocumentToHtml(const DocumentInput& input) {
                         EscapeXml(result.file->id), MarkdownToHtml(result.file->title),
                         MarkdownToHtml(result.file->text),
                         TableToHtml(ResultTable(result, input.benches)));
+    for (const std::string& line : ExchangeLines(result, input.benches))
+      body += "<li>" + MarkdownToHtml(line) + "</li>\n";
     for (const ClaimResult& outcome : result.claims) {
       body += fmt::format("<li><b>{}</b>: {}</li>\n", VerdictName(outcome.verdict),
                           MarkdownToHtml(ClaimLine(outcome)));
@@ -274,6 +343,10 @@ std::string DocumentToHtml(const DocumentInput& input) {
       body += "<figure>" + svg + "</figure>\n";
     }
     body += "</div>\n</section>\n";
+  }
+  if (input.other_run_count > 0) {
+    body += fmt::format("<section>\n<h2 id=\"other-runs\">{}</h2>\n<p>{}</p>\n{}</section>\n",
+                        kOtherRuns, OtherRunsText(input), TableToHtml(input.other_runs));
   }
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

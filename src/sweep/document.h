@@ -20,11 +20,16 @@ TextTable ResultTable(const SweepResult& result, const Benches& benches);
 // The claims with verdict and numbers, one per line, without markup.
 std::vector<std::string> ClaimLines(const SweepResult& result);
 
+// What gains are worth in steps and training time, a sentence for each exchange.
+std::vector<std::string> ExchangeLines(const SweepResult& result, const Benches& benches);
+
 nlohmann::ordered_json ResultToJson(const SweepResult& result, const Benches& benches);
 
 struct DocumentInput {
   std::string title, introduction;
   std::vector<SweepResult> results;
+  TextTable other_runs;  // of the ledger, that no table uses (other_runs.h)
+  int other_run_count = 0;
   Benches benches;
   std::string charts;  // folder of the drawings, relative to the document: "paper"; "" for none
 };
@@ -33,6 +38,8 @@ struct DocumentInput {
 std::string PText(double p);
 // "[-0.120, +0.034]"; "" for a single pair.
 std::string Interval(const PairedDifference& difference);
+// What a document says of a claim about rows of which a run diverged; "" where none did.
+std::string DivergedText(const ClaimResult& outcome);
 // How many runs the results use, with their CPUs and versions.
 std::string Provenance(const std::vector<SweepResult>& results);
 

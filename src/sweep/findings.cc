@@ -70,10 +70,12 @@ std::string Numbers(const ClaimResult& outcome) {
 std::string Bullet(const ClaimResult& outcome) {
   std::string text = "- " + outcome.claim->text;
   if (outcome.verdict == Verdict::kNotRun) return text + "\n";
+  if (outcome.difference.pairs == 0) return text + " " + DivergedText(outcome) + ".\n";
   text += " " + Numbers(outcome);
   if (outcome.verdict == Verdict::kNotResolved) {
     text += Leans(outcome) ? "; the mean is on its side" : "; the mean is on the other side";
   }
+  if (outcome.diverged > 0) text += "; " + DivergedText(outcome);
   return text + ".\n";
 }
 

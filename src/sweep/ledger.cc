@@ -1,5 +1,7 @@
 #include "sweep/ledger.h"
 
+#include <set>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -74,12 +76,15 @@ std::string RunKey(const TrainOptions& options, const std::string& data) {
 Ledger::Ledger(std::string path) : path_(std::move(path)) {
   if (!FileExists(path_)) return;
   int line = 0;
+  std::set<std::string> lines;
   for (const LedgerJson& row : ReadJsonLines(path_)) {
     ++line;
     const std::string where = fmt::format("{}:{}", path_, line);
     if (!row.contains("key") || !row["key"].is_string()) {
       Throw(ErrorCode::kCorrupt, "{}: expected a key", where);
     }
+    // What a merge of two copies of a ledger leaves; a run with two results stays an error.
+    if (!lines.insert(row.dump()).second) continue;
     if (row.contains("status")) CheckRun(row, where);
     Add(row, where);
   }

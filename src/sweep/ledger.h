@@ -39,7 +39,7 @@ LedgerJson CourseOptions(const TrainOptions& options);
 class Ledger {
  public:
   // Reads the file; one that is missing is empty. Throws kCorrupt with the line where a row is not
-  // what a ledger has, or a run occurs twice.
+  // what a ledger has, or a run occurs twice with different results.
   explicit Ledger(std::string path);
 
   // The row of a run, its studies merged; null where there is none. Valid until the next Append.

@@ -37,8 +37,18 @@ double Cosine(const LedgerJson& study, const std::string& argument) {
   return AtShare(NumbersOf(study.at("cosine")), ParseDouble("cosine", argument, 0, 1));
 }
 
+// Between two snapshots on the straight line through them.
 double Evolution(const LedgerJson& study, const std::string& argument) {
-  return AtShare(NumbersOf(study.at("distance")), ParseDouble("evolution", argument, 0, 1));
+  const std::vector<double> steps = NumbersOf(study.at("steps")),
+                            distances = NumbersOf(study.at("distance"));
+  if (steps.empty() || steps.size() != distances.size()) return kNone;
+  const double at = ParseDouble("evolution", argument, 0, 1) * steps.back();
+  for (size_t i = 1; i < steps.size(); ++i) {
+    if (at > steps[i]) continue;
+    const double share = std::max(0.0, (at - steps[i - 1]) / (steps[i] - steps[i - 1]));
+    return distances[i - 1] + share * (distances[i] - distances[i - 1]);
+  }
+  return distances.back();
 }
 
 double Spectra(const LedgerJson& study, const std::string& argument) {

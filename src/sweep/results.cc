@@ -38,14 +38,6 @@ RowResult SummarizeRow(const SweepRow& row, const Ledger& ledger) {
   return result;
 }
 
-double MetricOfSeed(const std::string& metric, const RowResult& result, int64_t seed) {
-  for (size_t s = 0; s < result.runs.size(); ++s) {
-    if (result.row->seeds[s] == seed && result.runs[s] != nullptr)
-      return MetricOf(metric, *result.runs[s]);
-  }
-  return kNone;
-}
-
 // Over the seeds for which both have a value; `right` may be a number.
 PairedDifference Compare(const std::string& metric, const RowResult& left, const RowResult* right,
                          double number) {
@@ -82,9 +74,10 @@ void CheckClaims(const std::vector<Claim>& claims, SweepResult& result) {
     outcome.claim = &claim;
     const auto* row = std::get_if<std::string>(&claim.right);
     const auto* number = std::get_if<double>(&claim.right);
-    outcome.difference =
-        Compare(claim.metric, result.Row(claim.left), row == nullptr ? nullptr : &result.Row(*row),
-                number == nullptr ? 0 : *number);
+    const RowResult& left = result.Row(claim.left);
+    const RowResult* right = row == nullptr ? nullptr : &result.Row(*row);
+    outcome.difference = Compare(claim.metric, left, right, number == nullptr ? 0 : *number);
+    outcome.diverged = left.diverged + (right == nullptr ? 0 : right->diverged);
     // Only tests of a difference share the level; equality is judged by the interval itself.
     p.push_back(claim.relation == Relation::kEqual ? kNone : outcome.difference.p);
     result.claims.push_back(outcome);
@@ -93,7 +86,7 @@ void CheckClaims(const std::vector<Claim>& claims, SweepResult& result) {
   for (size_t i = 0; i < holm.size(); ++i) {
     ClaimResult& outcome = result.claims[i];
     outcome.holm_p = holm[i];
-    outcome.verdict = Judge(*outcome.claim, outcome.difference, holm[i]);
+    outcome.verdict = Judge(outcome);
   }
 }
 
@@ -121,7 +114,18 @@ const RowResult& SweepResult::Row(const std::string& name) const {
   Throw(ErrorCode::kInternal, "no row '{}'", name);
 }
 
-Verdict Judge(const Claim& claim, const PairedDifference& difference, double holm_p) {
+double MetricOfSeed(const std::string& metric, const RowResult& result, int64_t seed) {
+  for (size_t s = 0; s < result.runs.size(); ++s) {
+    if (result.row->seeds[s] == seed && result.runs[s] != nullptr)
+      return MetricOf(metric, *result.runs[s]);
+  }
+  return kNone;
+}
+
+Verdict Judge(const ClaimResult& outcome) {
+  const Claim& claim = *outcome.claim;
+  const PairedDifference& difference = outcome.difference;
+  if (outcome.diverged > 0) return Verdict::kNotResolved;
   if (difference.pairs < 1) return Verdict::kNotRun;
   if (difference.pairs < 2) return Verdict::kNotResolved;
   if (claim.relation == Relation::kEqual) {
@@ -129,7 +133,7 @@ Verdict Judge(const Claim& claim, const PairedDifference& difference, double hol
     const bool outside = difference.low > claim.margin || difference.high < -claim.margin;
     return outside ? Verdict::kDisagrees : Verdict::kNotResolved;
   }
-  if (!(holm_p < kLevel)) return Verdict::kNotResolved;
+  if (!(outcome.holm_p < kLevel)) return Verdict::kNotResolved;
   const bool less = difference.mean < 0;
   return less == (claim.relation == Relation::kLess) ? Verdict::kAgrees : Verdict::kDisagrees;
 }
@@ -140,6 +144,11 @@ SweepResult Summarize(const SweepFile& file, const Ledger& ledger) {
   for (const SweepRow& row : file.rows) result.rows.push_back(SummarizeRow(row, ledger));
   CompareWithBaseline(file.baseline, result);
   CheckClaims(file.claims, result);
+  for (const Exchange& exchange : file.exchanges) {
+    std::vector<const RowResult*> others;
+    for (const std::string& other : exchange.others) others.push_back(&result.Row(other));
+    result.exchanges.push_back(MakeExchange(exchange, result.Row(exchange.model), others));
+  }
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sweep/exchange.h"
 #include "sweep/ledger.h"
 #include "sweep/statistics.h"
 #include "sweep/sweep_file.h"
@@ -31,6 +32,7 @@ struct ClaimResult {
   const Claim* claim = nullptr;
   PairedDifference difference;  // left less right, over the seeds that both have
   double holm_p = 0;            // over the claims of the file
+  int diverged = 0;             // runs of the two rows
   Verdict verdict = Verdict::kNotRun;
 };
 
@@ -38,6 +40,7 @@ struct SweepResult {
   const SweepFile* file = nullptr;
   std::vector<RowResult> rows;
   std::vector<ClaimResult> claims;
+  std::vector<ExchangeResult> exchanges;
 
   const RowResult& Row(const std::string& name) const;
 };
@@ -45,10 +48,14 @@ struct SweepResult {
 // Keeps pointers into both.
 SweepResult Summarize(const SweepFile& file, const Ledger& ledger);
 
-// "less" and "greater" are agreed with or not where Holm's p is below 0.05, by the sign of the
-// difference; "equal" agrees where the whole 95 % interval is within the margin, and disagrees
-// where all of it is outside. Everything else is not resolved.
-Verdict Judge(const Claim& claim, const PairedDifference& difference, double holm_p);
+// The metric of the run with this seed; NaN where it is missing or did not finish.
+double MetricOfSeed(const std::string& metric, const RowResult& result, int64_t seed);
+
+// A claim about rows of which a run diverged is not resolved: the runs that are left are a
+// selection. "less" and "greater" are agreed with or not where Holm's p is below 0.05, by the sign
+// of the difference; "equal" agrees where the whole 95 % interval is within the margin, and
+// disagrees where all of it is outside. Everything else is not resolved.
+Verdict Judge(const ClaimResult& outcome);
 
 }  // namespace denseformer
 

@@ -95,6 +95,7 @@ struct Job {
   std::string directory, log;
   std::unique_ptr<ChildProcess> process;  // null while another process holds the run
   bool studying = false;
+  bool studies_failed = false;
   int attempts = 0;
 };
 
@@ -206,6 +207,7 @@ class Runner {
     job.process.reset();
     if (job.studying) {
       if (ended->status != 0 || ended->signal != 0) {
+        job.studies_failed = true;
         LogWarning("{}: the studies failed: {}", job.run->name, LastLine(job.log));
       }
       Record(job);
@@ -243,7 +245,8 @@ class Runner {
     const LedgerJson* there = ledger_.Find(job.run->key);
     LedgerJson row = RowOfRun(*job.run, job.directory, options_);
     if (there != nullptr && (*there)["status"] == "finished") {
-      ledger_.Append({{"key", row["key"]}, {"studies", row["studies"]}});
+      if (row.contains("studies"))
+        ledger_.Append({{"key", row["key"]}, {"studies", row["studies"]}});
     } else {
       const DataHashes& hashes = hashes_.at(job.run->data);
       row["train_data"] = hashes.train;
@@ -275,7 +278,8 @@ class Runner {
   void Done(const Job& job) {
     finished_work_ += job.run->work;
     ++finished_;
-    if (options_.remove_finished) RemoveTree(job.directory);
+    // Without its directory a run would have to be trained again for the studies that it lacks.
+    if (options_.remove_finished && !job.studies_failed) RemoveTree(job.directory);
   }
 
   void StopAll() {

@@ -26,7 +26,8 @@ struct RunnerOptions {
   int threads = 1;  // of each
   int nice = 19;
   int64_t study_tokens = 1 << 14;  // validation tokens of the studies cosine, sources, pruning
-  bool remove_finished = false;    // remove the directory of a run once it is in the ledger
+  // Remove the directory of a run once it is in the ledger, unless its studies failed.
+  bool remove_finished = false;
 };
 
 // Returns when every run has a row in the ledger: finished, diverged or failed. Throws kUsage where

@@ -239,6 +239,30 @@ Claim ReadClaim(const toml::table& table, const Context& context, const SweepFil
   return claim;
 }
 
+Exchange ReadExchange(const toml::table& table, const Context& context, const SweepFile& file,
+                      bool& applies) {
+  TomlReader reader(table, context.variables, context.path);
+  Exchange exchange;
+  exchange.model = reader.Text("model").value_or("");
+  exchange.others = reader.Texts("others").value_or(std::vector<std::string>{});
+  applies = Applies(reader, context);
+  reader.CheckAllRead();
+  if (exchange.model.empty() || exchange.others.size() < 2) {
+    Throw(ErrorCode::kInvalid, "{}: an exchange needs a model and two others or more",
+          reader.Where());
+  }
+  if (!applies) return exchange;
+  file.Row(reader.Where("model"), exchange.model);
+  std::set<int64_t> steps;
+  for (const std::string& other : exchange.others) {
+    const SweepRow& row = file.Row(reader.Where("others"), other);
+    if (steps.insert(row.OptionsOf(row.seeds.front()).steps).second) continue;
+    Throw(ErrorCode::kInvalid, "{}: two of the others have the same number of steps",
+          reader.Where("others"));
+  }
+  return exchange;
+}
+
 SweepChart ReadChart(const toml::table& table, const Context& context, const SweepFile& file,
                      bool& applies) {
   TomlReader reader(table, context.variables, context.path);
@@ -326,6 +350,11 @@ SweepFile ParseSweepFile(std::string_view text, const std::string& path, const s
     bool applies = true;
     const Claim claim = ReadClaim(*entry, context, file, applies);
     if (applies) file.claims.push_back(claim);
+  }
+  for (const toml::table* entry : reader.Tables("exchange")) {
+    bool applies = true;
+    const Exchange exchange = ReadExchange(*entry, context, file, applies);
+    if (applies) file.exchanges.push_back(exchange);
   }
   for (const toml::table* entry : reader.Tables("chart")) {
     bool applies = true;

@@ -9,6 +9,8 @@
 //                              all that a row has: one row for each combination
 //   [[claim]]                  text, metric, and one of less = [A, B], greater = [A, B],
 //                              equal = [A, B] with margin; B is the name of a row or a number
+//   [[exchange]]               model = A, others = [B, ...]: how many steps of B, which are runs of
+//                              one model with different numbers of steps, reach the loss of A
 //   [[chart]]                  kind, title, rows, x, series (charts.h)
 //
 // `scales` names a file of tables, one per scale: [SCALE.options] are options of all rows, every
@@ -56,10 +58,16 @@ struct Claim {
   double margin = 0;                        // of kEqual
 };
 
+// Names of rows (exchange.h).
+struct Exchange {
+  std::string model;
+  std::vector<std::string> others;
+};
+
 struct SweepChart {
   std::string kind, title;
   std::vector<std::string> rows;  // all where empty
-  std::string x, series;          // of kind "option"
+  std::string x, series;          // of kinds "option" and "speed"
 };
 
 struct SweepFile {
@@ -68,6 +76,7 @@ struct SweepFile {
   std::string scale_title, scale_text;  // variables of the scale, where it has them
   std::vector<SweepRow> rows;
   std::vector<Claim> claims;
+  std::vector<Exchange> exchanges;
   std::vector<SweepChart> charts;
 
   // Throws kInvalid where there is none; `where` begins the message.

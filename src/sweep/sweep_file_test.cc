@@ -47,6 +47,10 @@ note = "a remark"
 options = { dwa = "none", lr = "$rate" }
 
 [[row]]
+name = "long"
+options = { dwa = "none", lr = "$rate", steps = "$steps * 2" }
+
+[[row]]
 name = "large"
 only = ["paper"]
 options = { dwa = "4x5" }
@@ -64,6 +68,10 @@ less = ["1x1, rate 0.001", "none"]
 text = "It does not matter."
 equal = ["1x1, rate 0.001", 3.5]
 margin = 0.1
+
+[[exchange]]
+model = "1x1, rate 0.001"
+others = ["none", "long"]
 
 [[chart]]
 kind = "option"
@@ -113,9 +121,9 @@ TEST_F(SweepFileTest, VariablesAndGrids) {
   const SweepFile file = Parse(kSweep);
   std::vector<std::string> names;
   for (const SweepRow& row : file.rows) names.push_back(row.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"none", "1x1, rate 0.001", "1x1, rate 0.002",
+  EXPECT_EQ(names, (std::vector<std::string>{"none", "long", "1x1, rate 0.001", "1x1, rate 0.002",
                                              "2x1, rate 0.001", "2x1, rate 0.002"}));
-  const TrainOptions options = file.rows[2].OptionsOf(7);
+  const TrainOptions options = file.rows[3].OptionsOf(7);
   EXPECT_EQ(options.model.dwa, "1x1");
   EXPECT_EQ(options.lr, 0.002);
   EXPECT_EQ(options.steps, 150);
@@ -125,15 +133,18 @@ TEST_F(SweepFileTest, VariablesAndGrids) {
   EXPECT_EQ(file.rows[0].seeds, (std::vector<int64_t>{1, 2}));
   EXPECT_EQ(file.claims.size(), 2u);
   EXPECT_EQ(file.charts.size(), 1u);
+  ASSERT_EQ(file.exchanges.size(), 1u);
+  EXPECT_EQ(file.exchanges[0].model, "1x1, rate 0.001");
+  EXPECT_EQ(file.exchanges[0].others, (std::vector<std::string>{"none", "long"}));
 }
 
 TEST_F(SweepFileTest, WrongInputIsNamed) {
   const std::pair<std::string, std::string> cases[] = {
       {With("note = ", "nte = "), "sweep.toml:15: unknown key 'nte' (did you mean 'note'?)"},
       {With("only = [\"paper\"]", "only = [\"papr\"]"),
-       "sweep.toml:20: unknown scale 'papr' (did you mean 'paper'?); there are: micro, paper"},
+       "sweep.toml:24: unknown scale 'papr' (did you mean 'paper'?); there are: micro, paper"},
       {With("paper = 18.61", "paper = nan"), "sweep.toml:14: paper: expected a finite number"},
-      {With("3.5]", "inf]"), "sweep.toml:34: equal: expected [\"ROW\", \"ROW\" or NUMBER]"},
+      {With("3.5]", "inf]"), "sweep.toml:38: equal: expected [\"ROW\", \"ROW\" or NUMBER]"},
       {With("\"$rate\"", "\"$rat\""), "sweep.toml:16: unknown variable '$rat'"},
       {With("* 1.5", "* x"), "sweep.toml:10: factor: got 'x', expected a number"},
       {With("* 1.5", "* -1"), "'none': train.steps: got -100"},
@@ -143,7 +154,17 @@ TEST_F(SweepFileTest, WrongInputIsNamed) {
       {With("metric = \"perplexity\"", "metric = \"a\\nb\""), "got metric 'a\\nb'"},
       {With("seeds = \"$seeds\"", "seeds = [1, 1]"), "sweep.toml:6: a seed is given twice"},
       {With("axes = { dwa = [\"1x1\", \"2x1\"]", "axes = { dwa = []"),
-       "sweep.toml:25: dwa: expected a list with values"},
+       "sweep.toml:29: dwa: expected a list with values"},
+      {With("\"none\", \"long\"]", "\"none\"]"),
+       "sweep.toml:41: an exchange needs a model and two others or more"},
+      {With("\"none\", \"long\"]", "\"none\", \"2x1, rate 0.001\"]"),
+       "sweep.toml:43: two of the others have the same number of steps"},
+      {With("\"none\", \"long\"]", "\"none\", \"lng\"]"), "sweep.toml:43: no row 'lng'"},
+      {With("kind = \"option\"", "kind = \"time\""), "series belongs to charts of kind option"},
+      {With("kind = \"option\"\ntitle = \"Loss by rate\"\nrows = [\"none\"]\nx = \"lr\"\nseries = "
+            "\"dwa\"",
+            "kind = \"speed\""),
+       "a chart of kind speed needs x"},
   };
   for (const auto& [text, message] : cases) {
     const std::string problem = Problem(text);
