@@ -37,11 +37,12 @@ const LineChart& Find(const std::vector<Chart>& charts, const std::string& id) {
 
 TEST_F(ReportTest, HasAllSectionsAndAsksForNothing) {
   ReportInput input;
-  input.runs = {Full(TrainRun("plain", "none")), Full(TrainRun("dense", "1x1"))};
+  input.runs = {Full(TrainRun("plain", "none")), Full(TrainRun("dense", "1x1")),
+                Full(TrainRun("mixed", "1x1", 1, 4, 2, "dynamic", "rv"))};
   input.samples = {{"plain", "Once", " upon a time"}};
   const std::string html = MakeReport(input);
-  for (const char* id : {"runs", "curves", "tradeoffs", "weights", "evolution", "sources", "cosine",
-                         "pruning", "spectra", "samples", "configuration"}) {
+  for (const char* id : {"runs", "curves", "tradeoffs", "weights", "evolution", "sources", "mixing",
+                         "cosine", "pruning", "spectra", "samples", "configuration"}) {
     EXPECT_EQ(Occurrences(html, fmt::format("<h2 id=\"{}\">", id)), 1) << id;
     EXPECT_EQ(Occurrences(html, fmt::format("href=\"#{}\"", id)), 1) << id;
   }

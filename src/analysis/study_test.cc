@@ -272,6 +272,25 @@ TEST_F(StudyTest, StudiesPassTheirOwnCheckAndNothingElseDoes) {
   }
 }
 
+TEST_F(StudyTest, StudiesOfRunsWithMixers) {
+  for (const char* mixer : {"dynamic", "attention"}) {
+    const RunData run = ReadRun(TrainRun(mixer, "1x1", 1, 4, 2, mixer, "rv"));
+    std::vector<std::string> names;
+    for (const Study* kind : Studies()) {
+      if (!kind->available(run)) continue;
+      names.push_back(kind->name);
+      const StudyJson study = kind->run(run, {});
+      EXPECT_EQ(ErrorOf([&] { CheckStudy(*kind, study, "file"); }), "no error") << kind->name;
+      EXPECT_FALSE(kind->sentences(study).empty()) << kind->name;
+    }
+    std::sort(names.begin(), names.end());
+    EXPECT_EQ(names, (std::vector<std::string>{"cosine", "mixing", "spectra"}));
+    const StudyJson cosine = RunStudy("cosine", run, {});
+    EXPECT_NEAR(cosine["cosine"][0].get<double>(), 1, 1e-6);
+    EXPECT_NE(cosine["norm_x"][4], cosine["norm_y"][4]);  // the mixer has left the identity
+  }
+}
+
 TEST_F(StudyTest, ChartsAreWellFormedAndHaveDifferentNames) {
   const RunData one = ReadRun(TrainRun("a-b", "1x1")), two = ReadRun(TrainRun("a+b", "1x1", 2));
   std::vector<std::string> ids;
@@ -315,6 +334,37 @@ TEST(StudyCsv, HasALineForEachNumber) {
                                {"modules", {{"1", {{0, 1}, {0.5, 1}}}}},
                                {"sources", {{"1", {0, 1}}}}};
   EXPECT_EQ(CsvOf(evolution), "step,block,source,weight\n0,1,0,0\n0,1,1,1\n5,1,0,0.5\n5,1,1,1\n");
+}
+
+// At a gate of 0 Y is X_i, however even the softmax.
+TEST(StudySentences, MixingSaysWhatSharesLeaveOut) {
+  StudyJson mixing = {{"study", "mixing"},
+                      {"depth", 1},
+                      {"tokens", 64},
+                      {"mixer", "attention"},
+                      {"mixer_norm", "none"},
+                      {"streams",
+                       {{{"stream", "r"},
+                         {"mean", {{nullptr, nullptr}, {0.0, 0.0}}},
+                         {"spread", {{nullptr, nullptr}, {0.0, 0.0}}},
+                         {"entropy", {nullptr, std::log(2.0)}},
+                         {"newest", {nullptr, 0.5}}}}}};
+  EXPECT_EQ(
+      SentencesOf(mixing),
+      (std::vector<std::string>{
+          "Mixer attention over the first 64 validation tokens.",
+          "Y is the output of the newest block plus a weighted sum of what each block added. "
+          "Shares and entropy are of this sum alone and leave out the output itself, whose weight "
+          "is 1.",
+          "Stream r: the newest source has 50 % of the weights on average, and the entropy of a "
+          "module is 0.6931 nats (as even as over 2 sources), with weights that add up to 0 beside "
+          "the 1 of the output itself; no weight differs between tokens."}));
+  mixing["mixer"] = "dynamic";
+  mixing["mixer_norm"] = "prepost";
+  ASSERT_EQ(SentencesOf(mixing).size(), 3u);
+  EXPECT_TRUE(Contains(SentencesOf(mixing)[1], "leave out the output itself"));
+  mixing["mixer_norm"] = "none";
+  EXPECT_EQ(SentencesOf(mixing).size(), 2u);
 }
 
 TEST(StudySentences, StateWhatTheNumbersShow) {

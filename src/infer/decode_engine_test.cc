@@ -80,7 +80,12 @@ struct EngineCase {
   WeightFormat format;
   const char* mixer = "static";
   const char* streams = "r";
+  const char* norm = "none";
 };
+
+LanguageModel CaseModel(const EngineCase& c) {
+  return ByteModel("2x1", 48, c.format, c.mixer, c.streams, c.norm);
+}
 
 void PrintTo(const EngineCase& engine_case, std::ostream* out) { *out << engine_case.name; }
 
@@ -89,8 +94,7 @@ class EngineTest : public ::testing::TestWithParam<EngineCase> {};
 // Random arrivals, prompts whole or in chunks, with and without common prefixes: every bit is that
 // of the sequence alone.
 TEST_P(EngineTest, BitsDoNotDependOnWhatIsBatchedBeside) {
-  const EngineCase& c = GetParam();
-  const LanguageModel model = ByteModel("2x1", 48, c.format, c.mixer, c.streams);
+  const LanguageModel model = CaseModel(GetParam());
   Random random(17);
   DecodeEngine engine =
       DecodeEngine::Create(model, {.max_rows = 24, .max_sequences = 12, .kept_prefixes = 5});
@@ -127,18 +131,13 @@ TEST_P(EngineTest, BitsDoNotDependOnWhatIsBatchedBeside) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, EngineTest,
-    ::testing::Values(EngineCase{"fp32", WeightFormat::kF32},
-                      EngineCase{"bf16", WeightFormat::kBF16},
-                      EngineCase{"int8", WeightFormat::kInt8},
-                      EngineCase{"dynamic", WeightFormat::kInt8, "dynamic", "rqkv"},
-                      EngineCase{"attention", WeightFormat::kBF16, "attention"},
-                      EngineCase{"attnres", WeightFormat::kBF16, "attnres"}),
-    [](const auto& info) { return std::string(info.param.name); });
+// The full pass sums attention in another order; rounding to bf16 and int8 enlarges the difference.
+double Tolerance(WeightFormat format) {
+  return format == WeightFormat::kF32 ? 1e-4 : format == WeightFormat::kBF16 ? 0.2 : 0.5;
+}
 
-TEST(Engine, PromptLogprobsAreThoseOfTheFullPass) {
-  const LanguageModel model = ByteModel("2x1");
+TEST_P(EngineTest, PromptLogprobsAreThoseOfTheFullPass) {
+  const LanguageModel model = CaseModel(GetParam());
   Random random(3);
   SequenceRequest request = Request({}, 1);
   for (int n = 0; n < 30; ++n) request.prompt.push_back(static_cast<int32_t>(random.Below(257)));
@@ -158,10 +157,24 @@ TEST(Engine, PromptLogprobsAreThoseOfTheFullPass) {
     double sum = 0;
     for (int v = 0; v < 320; ++v) sum += std::exp(static_cast<double>(row[v]));
     EXPECT_NEAR(outcomes[id].prompt_logprobs[n], row[request.prompt[position]] - std::log(sum),
-                1e-4);
+                Tolerance(GetParam().format));
   }
   EXPECT_EQ(outcomes[id].tokens.size(), 1u);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, EngineTest,
+    ::testing::Values(EngineCase{"fp32", WeightFormat::kF32},
+                      EngineCase{"bf16", WeightFormat::kBF16},
+                      EngineCase{"int8", WeightFormat::kInt8},
+                      EngineCase{"static_rqkv", WeightFormat::kF32, "static", "rqkv"},
+                      EngineCase{"dynamic", WeightFormat::kInt8, "dynamic", "rqkv"},
+                      EngineCase{"dynamic_rv", WeightFormat::kF32, "dynamic", "rv"},
+                      EngineCase{"prepost", WeightFormat::kBF16, "dynamic", "rv", "prepost"},
+                      EngineCase{"attention", WeightFormat::kBF16, "attention"},
+                      EngineCase{"attention_rv", WeightFormat::kF32, "attention", "rv"},
+                      EngineCase{"attnres", WeightFormat::kBF16, "attnres"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Engine, APromptWithoutNewTokens) {
   const LanguageModel model = ByteModel();

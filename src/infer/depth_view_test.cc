@@ -12,23 +12,8 @@
 namespace denseformer {
 namespace {
 
-// Random weights everywhere, so that no part of a mixer is without effect.
-LanguageModel MixerModel(const std::string& mixer, const std::string& streams,
-                         const std::string& norm) {
-  ModelConfig config = ModelConfig::Preset("test");
-  config.vocab_size = 320;
-  config.dwa = "2x1";
-  config.mixer = mixer;
-  config.streams = streams;
-  config.mixer_norm = norm;
-  Model model(config, DType::kF32, ModelUse::kInference);
-  model.Initialize(3);
-  uint32_t state = 1;
-  for (float& weight : model.weights()) {
-    state = state * 1664525 + 1013904223;
-    weight = 2 * weight + 0.2f * (static_cast<float>(state >> 8) / (1 << 24) - 0.5f);
-  }
-  return MakeLanguageModel(model.Frozen(WeightFormat::kF32), Tokenizer::Bytes());
+LanguageModel MixerModel(const char* mixer, const char* streams, const char* norm) {
+  return testing::ByteModel("2x1", 48, WeightFormat::kF32, mixer, streams, norm);
 }
 
 using Form = std::tuple<const char*, const char*, const char*>;

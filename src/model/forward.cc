@@ -95,41 +95,8 @@ void BlockNormsForward(const Model& model, int i, Activations& a) {
   }
 }
 
-// DepthForward with a mixer that is not plain: X_i, its place in the history, the streams of the
-// module, and the LayerNorms that read them.
-void MixedDepthForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a,
-                       const DepthObserver& observer) {
-  if (i > 0) {
-    FusedAddNorm end;
-    end.stream = a.block(i).x_mid;
-    end.delta = a.delta;
-    end.gain = model.tensors().blocks[i - 1].gain_mlp;
-    end.dropout = PlaceDropout(dropout, i, DropoutPlace::kMlp);
-    end.x = a.x(i);
-    FusedAddNormForward(end);
-  }
-  StoreHistory(model, i, a);
-  Storage seen;  // for the observer only: Y_i may take the place of X_i
-  if (observer) {
-    seen = Storage(a.x(i).bytes());
-    Convert(a.x(i), Tensor(static_cast<float*>(seen.data()), a.x(i).shape()));
-  }
-  if (model.pattern().has_module(i)) {
-    MixForward(model, i, a);
-  } else if (a.y(i).raw() != a.x(i).raw()) {
-    Convert(a.x(i), a.y(i));
-  }
-  if (observer) observer(i, Tensor(static_cast<float*>(seen.data()), a.x(i).shape()), a.y(i));
-  if (i < model.config().n_layer) return BlockNormsForward(model, i + 1, a);
-  const FusedNorm norm = NextNorm(model, i, a);
-  LayerNormForward(a.y(i), norm.weight, norm.bias, norm.out, norm.mean, norm.rstd);
-}
-
-// X_i = gain * x_mid + delta (depth 0: X_0 is there already), kept for later averages; Y_i; the
-// LayerNorm that reads it.
-void DepthForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a,
-                  const DepthObserver& observer) {
-  if (!model.mixer().plain()) return MixedDepthForward(model, i, dropout, a, observer);
+// X_i = gain * x_mid + delta; at depth 0 X_0 is there already.
+FusedAddNorm BlockEnd(const Model& model, int i, const DropoutOptions& dropout, Activations& a) {
   FusedAddNorm end;
   if (i > 0) {
     end.stream = a.block(i).x_mid;
@@ -138,6 +105,42 @@ void DepthForward(const Model& model, int i, const DropoutOptions& dropout, Acti
     end.dropout = PlaceDropout(dropout, i, DropoutPlace::kMlp);
   }
   end.x = a.x(i);
+  return end;
+}
+
+// DepthForward with a mixer that is not plain: X_i, its place in the history, the streams of the
+// module, and the LayerNorms that read them. Without a module Y_i is X_i, and its LayerNorm is part
+// of the first pass.
+void MixedDepthForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a,
+                       const DepthObserver& observer) {
+  const bool module = model.pattern().has_module(i);
+  FusedAddNorm end = BlockEnd(model, i, dropout, a);
+  if (!KeepsIncrement(model, i)) end.kept = a.history(i);
+  if (!module) end.norm = NextNorm(model, i, a);
+  FusedAddNormForward(end);
+  FinishHistory(model, i, a);
+  Storage seen;  // for the observer only: Y_i may take the place of X_i
+  if (observer) {
+    seen = Storage(a.x(i).bytes());
+    Convert(a.x(i), Tensor(static_cast<float*>(seen.data()), a.x(i).shape()));
+  }
+  if (module) {
+    MixForward(model, i, a);
+  } else if (a.y(i).raw() != a.x(i).raw()) {
+    Convert(a.x(i), a.y(i));
+  }
+  if (observer) observer(i, Tensor(static_cast<float*>(seen.data()), a.x(i).shape()), a.y(i));
+  if (!module) return;
+  if (i < model.config().n_layer) return BlockNormsForward(model, i + 1, a);
+  const FusedNorm norm = NextNorm(model, i, a);
+  LayerNormForward(a.y(i), norm.weight, norm.bias, norm.out, norm.mean, norm.rstd);
+}
+
+// X_i, kept for later averages; Y_i; the LayerNorm that reads it.
+void DepthForward(const Model& model, int i, const DropoutOptions& dropout, Activations& a,
+                  const DepthObserver& observer) {
+  if (!model.mixer().plain()) return MixedDepthForward(model, i, dropout, a, observer);
+  FusedAddNorm end = BlockEnd(model, i, dropout, a);
   if (!a.history(i).empty() && a.history(i).raw() != a.x(i).raw()) end.kept = a.history(i);
   Storage seen;  // for the observer only: Y_i may take the place of X_i
   if (observer) {

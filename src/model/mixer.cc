@@ -126,13 +126,13 @@ const char* StreamName(Stream stream) {
   DF_CHECK_MSG(false, "stream {}", static_cast<int>(stream));
 }
 
-void StoreHistory(const Model& model, int i, Activations& a) {
+bool KeepsIncrement(const Model& model, int i) { return model.mixer().form->increments && i > 0; }
+
+void FinishHistory(const Model& model, int i, Activations& a) {
   const Tensor& history = a.history(i);
-  if (history.empty()) return;
+  if (history.empty() || a.source_rstd[i].empty()) return;
   const int64_t cols = history.cols();
-  const bool increment = model.mixer().form->increments && i > 0;
-  if (!increment) Convert(a.x(i), history);
-  if (!increment && a.source_rstd[i].empty()) return;
+  const bool increment = KeepsIncrement(model, i);
   ParallelFor(a.rows(), kMixerGrain, [&](int64_t begin, int64_t end, int) {
     float* row = static_cast<float*>(ThreadScratch(static_cast<size_t>(cols) * sizeof(float)));
     for (int64_t t = begin; t < end; ++t) {

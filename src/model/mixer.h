@@ -21,8 +21,12 @@ namespace denseformer {
 
 const char* StreamName(Stream stream);  // "r", "q", "k" or "v"
 
-// H_i from activations.x(i) and, for increments, activations.y(i - 1).
-void StoreHistory(const Model& model, int i, Activations& activations);
+// Whether H_i is an increment rather than X_i.
+bool KeepsIncrement(const Model& model, int i);
+
+// What the history needs beside X_i, which the caller has stored there unless H_i is an increment:
+// the increment from activations.x(i) and activations.y(i - 1), and 1 / rms of H_i.
+void FinishHistory(const Model& model, int i, Activations& activations);
 
 // The streams of the module after block i from activations.x(i) and the history.
 void MixForward(const Model& model, int i, Activations& activations);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <ostream>
+#include <utility>
 
 #include "base/testing.h"
 #include "model/decode.h"
@@ -205,29 +206,40 @@ TEST_P(MixerTest, EveryWayToRunAPassAgrees) {
   }
 }
 
-// A token at a time on a KV cache, as in the full pass.
+// The largest difference between decoding on a KV cache, in chunks of several tokens and of one,
+// and the full pass, relative to the largest logit.
+double DecodingError(const Model& model) {
+  const RandomBatch batch(model.config(), 1, 12, 6);
+  const std::vector<float> full = RunLogits(model, batch);
+  KvPool pool(model.config(), model.compute(), KvPagesFor(12));
+  KvSequence cache(pool);
+  Activations a = DecodeActivations(model, 12);
+  const int64_t V = model.config().vocab_size;
+  double worst = 0;
+  int64_t done = 0;
+  for (const int64_t count : {5, 1, 1, 3, 2}) {
+    const DecodeSequence sequence = {
+        &cache, std::span<const int32_t>(batch.tokens)
+                    .subspan(static_cast<size_t>(done), static_cast<size_t>(count))};
+    const int64_t last = count - 1;
+    done += count;
+    const std::span<const float> expected(full.data() + (done - 1) * V, static_cast<size_t>(V));
+    Decode(model, {&sequence, 1}, {&last, 1}, a, [&](int64_t, const Tensor& row) {
+      worst = std::max(worst, RelativeError<float>({row.f32(), static_cast<size_t>(V)}, expected));
+    });
+  }
+  return worst;
+}
+
 TEST_P(MixerTest, DecodingEqualsTheFullPass) {
   for (const char* dwa : {"1x1", "2x3"}) {
     const Model model = RandomModel(Config(GetParam(), dwa));
-    const RandomBatch batch(model.config(), 1, 12, 6);
-    const std::vector<float> full = RunLogits(model, batch);
-    KvPool pool(model.config(), DType::kF32, KvPagesFor(12));
-    KvSequence cache(pool);
-    Activations a = DecodeActivations(model, 12);
-    const int64_t V = model.config().vocab_size;
-    std::vector<float> logits(static_cast<size_t>(V));
-    int64_t done = 0;
-    for (const int64_t count : {5, 1, 1, 3, 2}) {
-      const DecodeSequence sequence = {
-          &cache, std::span<const int32_t>(batch.tokens)
-                      .subspan(static_cast<size_t>(done), static_cast<size_t>(count))};
-      const int64_t last = count - 1;
-      Decode(model, {&sequence, 1}, {&last, 1}, a, [&](int64_t, const Tensor& row) {
-        std::copy(row.f32(), row.f32() + V, logits.begin());
-      });
-      done += count;
-      const std::span<const float> expected(full.data() + (done - 1) * V, static_cast<size_t>(V));
-      EXPECT_LT(RelativeError<float>(logits, expected), 1e-4) << dwa << " at " << done;
+    EXPECT_LT(DecodingError(model), 1e-4) << dwa;
+    for (const auto& [format, tolerance] :
+         {std::pair(WeightFormat::kF32, 1e-4), std::pair(WeightFormat::kBF16, 2e-2),
+          std::pair(WeightFormat::kInt8, 5e-2)}) {
+      EXPECT_LT(DecodingError(model.Frozen(format)), tolerance)
+          << dwa << " " << WeightFormatName(format);
     }
   }
 }

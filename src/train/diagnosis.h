@@ -10,8 +10,9 @@ namespace denseformer {
 
 inline constexpr const char* kNoBadTensor = "no tensor";
 
-// Names the first tensor with a NaN or an infinity on the way of a step: weights, then the outputs
-// of the forward pass by depth, then the loss, then gradients in the order of the backward pass.
+// Names the first tensor with a NaN or an infinity on the way of a step: weights; then by depth the
+// outputs of the blocks, the weights of mixers and their averages; the final LayerNorm, the logits
+// and the loss; then gradients in the order of the backward pass.
 // kNoBadTensor where all are finite. Gradients are left as they are.
 std::string FirstBadTensor(const Model& model, const Batch& batch, Activations& activations);
 

@@ -126,6 +126,19 @@ TEST_F(EvaluateTest, FirstBadTensorIsNamed) {
   std::copy(saved.begin(), saved.end(), model_.weights().begin());
   model_.WeightsChanged();
 
+  // Between Y_4 and the loss.
+  const Tensor& norm = model_.tensors().ln_f_weight;
+  std::fill_n(norm.f32(), norm.count(), 3e38f);
+  EXPECT_EQ(FirstBadTensor(model_, batch, activations).substr(0, 27),
+            "final LayerNorm, of Y_4 up ");
+  std::fill_n(norm.f32(), norm.count(), 1e36f);
+  for (int64_t e = 0; e < wte.count(); ++e) wte.f32()[e] *= 1e8f;
+  model_.WeightsChanged();
+  EXPECT_EQ(FirstBadTensor(model_, batch, activations).substr(0, 36),
+            "logits of the tokens from 0 on (elem");
+  std::copy(saved.begin(), saved.end(), model_.weights().begin());
+  model_.WeightsChanged();
+
   model_.tensors().alphas[2].f32()[0] = 3e38f;
   wte.f32()[5 * 32] = 30;
   EXPECT_EQ(FirstBadTensor(model_, batch, activations).substr(0, 43),
@@ -151,6 +164,26 @@ TEST(DiagnosisTest, FirstBadTensorOfAMixer) {
   model.tensors().alphas[2].f32()[3] = 3e38f;  // [2, 3]: X_0 in stream v
   EXPECT_EQ(FirstBadTensor(model, batch, activations).substr(0, 53),
             "depth-weighted average after block 2 of stream v (ele");
+}
+
+// Weights that overflow are named before the averages that they spoil.
+TEST(DiagnosisTest, FirstBadTensorIsAMixersWeights) {
+  ModelConfig config = ModelConfig::Preset("test");
+  config.dwa = "1x1";
+  config.mixer = "dynamic";
+  Model model(config, DType::kF32, ModelUse::kTraining);
+  model.Initialize(3);
+  Activations activations(model, 1, 4, ModelUse::kTraining);
+  const std::vector<int32_t> tokens(4, 5), targets(4, 6);
+  const MixerTensors& mixer = model.tensors().mixers[3];
+  for (int64_t unit = 0; unit < mixer.w1.rows(); ++unit) {  // half of the units are positive
+    const Tensor row = mixer.w1.Rows(unit, 1);
+    std::fill_n(row.f32(), row.count(), unit % 2 == 0 ? 1e20f : -1e20f);
+  }
+  std::fill_n(mixer.w2.f32(), mixer.w2.count(), 1e30f);
+  model.WeightsChanged();
+  const std::string found = FirstBadTensor(model, {tokens, targets, 1, 4}, activations);
+  EXPECT_EQ(found.substr(0, 41), "weights of the mixer after block 3 (eleme") << found;
 }
 
 }  // namespace

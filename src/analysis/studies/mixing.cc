@@ -102,16 +102,48 @@ std::string SpreadSentence(const StudyJson& stream) {
                      ShortNumber(Value(stream["mean"][block][source])), ShortNumber(largest));
 }
 
+// The size of the weights of a module, mean over modules.
+double MeanSize(const StudyJson& stream) {
+  double sum = 0;
+  int modules = 0;
+  for (const std::vector<double>& row : Matrix(stream.at("mean"))) {
+    double size = 0;
+    bool module = false;
+    for (const double weight : row) {
+      if (!std::isfinite(weight)) continue;
+      size += std::abs(weight);
+      module = true;
+    }
+    sum += size;
+    modules += module ? 1 : 0;
+  }
+  return modules == 0 ? 0 : sum / modules;
+}
+
 std::vector<std::string> Sentences(const StudyJson& json) {
+  const bool gated = json.at("mixer") == "attention", prepost = json.at("mixer_norm") == "prepost";
   std::vector<std::string> sentences = {fmt::format("Mixer {} over the first {} validation tokens.",
                                                     json.at("mixer").get<std::string>(),
                                                     WithCommas(json.at("tokens").get<int64_t>()))};
+  if (gated) {
+    sentences.push_back(
+        "Y is the output of the newest block plus a weighted sum of what each block added. Shares "
+        "and entropy are of this sum alone and leave out the output itself, whose weight is 1.");
+  } else if (prepost) {
+    sentences.push_back(
+        "Y is the output of the newest block plus a normalized sum. Shares and entropy are of this "
+        "sum alone and leave out the output itself; how large the sum is beside it is learned by "
+        "post, not by these weights.");
+  }
   for (const StudyJson& stream : json.at("streams")) {
     sentences.push_back(fmt::format(
         "Stream {}: the newest source has {:.0f} % of the weights on average, and the entropy of "
-        "a module is {} nats (as even as over {} sources); {}.",
+        "a module is {} nats (as even as over {} sources){}; {}.",
         stream["stream"].get<std::string>(), 100 * MeanOf(stream["newest"]),
         ShortNumber(MeanOf(stream["entropy"])), ShortNumber(std::exp(MeanOf(stream["entropy"]))),
+        gated ? fmt::format(", with weights that add up to {} beside the 1 of the output itself",
+                            ShortNumber(MeanSize(stream)))
+              : "",
         SpreadSentence(stream)));
   }
   return sentences;
@@ -124,7 +156,8 @@ std::vector<Chart> Charts(const std::vector<NamedStudy>& studies) {
   entropy.title = "Entropy of the weights of a module";
   entropy.description =
       "Mean over tokens of the entropy of the sizes of the weights of a module, one line per run "
-      "and stream: 0 for a single source, more the more evenly sources are read.";
+      "and stream: 0 for a single source, more the more evenly sources are read. The newest output "
+      "that attention and prepost add to the sum is left out.";
   entropy.x_label = "after block";
   entropy.y_label = "entropy, nats";
   entropy.from_zero = true;
@@ -175,7 +208,8 @@ extern const Study kMixingStudy = {
     .help =
         "Weights that depend on the token, or that several streams have: mean and standard "
         "deviation over validation tokens. With attention and attnres they multiply what each "
-        "block added instead of its output.",
+        "block added instead of its output. attention and prepost add the newest output itself, "
+        "which shares and entropy leave out.",
     .reads_data = true,
     .available = HasMixing,
     .run = Run,
