@@ -54,18 +54,19 @@ class HttpExchange : public Exchange {
     if (!c) return;
     c->SendHead(response, std::nullopt);
     c->Flush();
-    Write(response.body);
+    Write(response.body, /*at_once=*/false);
   }
 
-  void Write(std::string_view bytes) override {
+  void Write(std::string_view bytes, bool at_once) override {
     const std::shared_ptr<HttpConnection> c = Current();
     if (!c || bytes.empty()) return;
+    if (c->unsent_bytes() > c->options_.max_output_bytes + c->at_once_) return c->Abort();
     if (!c->head_) {
       if (c->chunked_) c->Queue(fmt::format("{:x}\r\n", bytes.size()));
       c->Queue(bytes);
       if (c->chunked_) c->Queue("\r\n");
+      if (at_once) c->at_once_ += bytes.size();
     }
-    if (c->unsent_bytes() > c->options_.max_output_bytes) return c->Abort();
     c->Flush();
   }
 
@@ -243,6 +244,7 @@ void HttpConnection::OnWrite(const boost::system::error_code& error, size_t coun
   if (state_ == State::kClosed) return;
   if (error) return Abort();
   sent_ += count;
+  at_once_ = std::min(at_once_, unsent_bytes());
   write_since_ = Clock::now();
   if (sent_ == sending_.size()) {
     sending_.clear();

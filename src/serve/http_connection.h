@@ -71,6 +71,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool answered_ = false;  // at least one request
   std::string sending_, next_;
   size_t sent_ = 0;
+  size_t at_once_ = 0;  // of the unsent bytes, at most so many came at once
   bool writing_ = false;
   Clock::time_point read_since_, write_since_, closing_since_;
 };

@@ -165,6 +165,28 @@ TEST(ServeLimitsTest, SlowReaderIsCutOffAndOthersGoOn) {
   EXPECT_TRUE(slow.ReceiveEnd());
 }
 
+TEST(ServeLimitsTest, LongEchoIsNoReasonToCutAReaderOff) {
+  ServeOptions options = SmallOptions();
+  options.http.max_output_bytes = 16 << 10;
+  const TestServer server(options);
+  for (const int max_tokens : {0, 3}) {
+    const Json body = {{"prompt", std::string(44, 'a')},
+                       {"n", 3},
+                       {"max_tokens", max_tokens},
+                       {"echo", true},
+                       {"logprobs", 20},
+                       {"seed", 1}};
+    const Json whole = server.Complete(body);
+    const std::vector<Json> chunks = testing::Stream(server, body);
+    ASSERT_GE(chunks.size(), 3u);
+    EXPECT_GT(ToText(chunks.front()).size(), options.http.max_output_bytes);
+    for (int index = 0; index < 3; ++index) {
+      EXPECT_EQ(testing::StreamedText(chunks, index),
+                whole["choices"][static_cast<size_t>(index)]["text"]);
+    }
+  }
+}
+
 TEST(ServeLimitsTest, DrainFinishesWhatIsInWork) {
   ServeOptions options = Unlimited();
   options.drain_seconds = 300;  // sanitizers are slow
