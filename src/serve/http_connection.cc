@@ -14,8 +14,8 @@ namespace beast = boost::beast;
 
 namespace {
 
-constexpr size_t kReadAhead = 8 << 10;  // that a client may send before its answer is complete
-constexpr double kClosingSeconds = 2;   // for a client to read the last answer
+constexpr size_t kReadAhead = 64 << 10;  // that a client may send before its answer is complete
+constexpr double kClosingSeconds = 2;    // for a client to read the last answer
 constexpr int kSendBuffer = 64 << 10;
 constexpr size_t kSmallRead = 2 << 10, kLargeRead = 64 << 10;
 
@@ -114,8 +114,12 @@ void HttpConnection::Start() {
 }
 
 void HttpConnection::Read() {
-  const size_t most = state_ == State::kAnswering ? kReadAhead : SIZE_MAX;
-  if (reading_ || state_ == State::kClosed || buffer_.size() >= most) return;
+  if (reading_ || state_ == State::kClosed) return;
+  if (state_ == State::kAnswering && buffer_.size() >= kReadAhead) {
+    // Without a read nobody would notice that the client leaves. What is left to send ends by time.
+    if (!complete_) Abort();
+    return;
+  }
   reading_ = true;
   const bool in_body = state_ == State::kReading && parser_ && parser_->is_header_done();
   socket_.async_read_some(

@@ -1,8 +1,8 @@
 // One connection of the server: reads requests one after the other and writes the answers. The only
 // users of Boost here are this file and http_server.cc.
 //
-// There is always one read under way, so that a client that leaves is noticed at once; what it
-// sends ahead of its answer is kept up to a limit.
+// There is always one read under way while a request is in work, so that a client that leaves is
+// noticed at once; one that sends too much ahead of its answer is cut off.
 #ifndef DENSEFORMER_SERVE_HTTP_CONNECTION_H_
 #define DENSEFORMER_SERVE_HTTP_CONNECTION_H_
 

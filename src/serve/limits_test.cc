@@ -165,6 +165,28 @@ TEST(ServeLimitsTest, SlowReaderIsCutOffAndOthersGoOn) {
   EXPECT_TRUE(slow.ReceiveEnd());
 }
 
+TEST(ServeLimitsTest, ClientThatSendsAheadAndLeavesIsNoticed) {
+  TestServer server(Unlimited());
+  Json whole = Endless();
+  whole["stream"] = false;
+  HttpClient client = server.Client();
+  client.SendRequest("POST", "/v1/completions", ToText(whole));
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_sequences_running") == 1; }));
+  const std::string ahead = "GET /health HTTP/1.1\r\nX: " + std::string(1000, 'x') + "\r\n\r\n";
+  for (int n = 0; n < 10; ++n) client.Send(ahead);
+  client.Close();
+  EXPECT_TRUE(Eventually([&] { return Idle(server); }));
+  // More than is ever kept: also without leaving.
+  HttpClient flood = server.Client();
+  flood.SendRequest("POST", "/v1/completions", ToText(whole));
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_sequences_running") == 1; }));
+  try {
+    for (int n = 0; n < 100; ++n) flood.Send(ahead);
+  } catch (const Error&) {  // cut off while it sends
+  }
+  EXPECT_TRUE(Eventually([&] { return Idle(server); }));
+}
+
 TEST(ServeLimitsTest, LongEchoIsNoReasonToCutAReaderOff) {
   ServeOptions options = SmallOptions();
   options.http.max_output_bytes = 16 << 10;
