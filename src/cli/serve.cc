@@ -18,7 +18,7 @@ struct Options {
   std::string precision = "auto";
   std::string api_key_file, chat_template;
   int64_t memory_mib = 0;
-  int64_t max_body_kib = 4096, max_output_kib = 256;
+  int64_t max_body_kib = 4096, max_output_kib = 256, max_buffered_mib = 256;
   ServeOptions serve;
 };
 
@@ -30,6 +30,7 @@ void Serve(const Options& given) {
   serve.engine.memory_bytes = given.memory_mib << 20;
   serve.http.max_body_bytes = static_cast<size_t>(given.max_body_kib) << 10;
   serve.http.max_output_bytes = static_cast<size_t>(given.max_output_kib) << 10;
+  serve.http.max_buffered_bytes = static_cast<size_t>(given.max_buffered_mib) << 20;
   if (!given.api_key_file.empty()) {
     serve.api_keys = ParseApiKeys(ReadFile(given.api_key_file), given.api_key_file);
   }
@@ -76,6 +77,8 @@ void AddLimits(CLI::App& app, Options& o) {
   whole("--max-body", o.max_body_kib, 1, 1 << 20, "KiB of a request's body");
   whole("--max-output", o.max_output_kib, 16, 1 << 20,
         "KiB of a stream that a client may be behind before it is cut off");
+  whole("--max-buffered", o.max_buffered_mib, 1, 1 << 20,
+        "MiB of all bodies being received and answers not yet taken; more: 503");
   seconds("--request-seconds", s.queue.request_seconds, "Longest time of a request; 0: any");
   seconds("--read-seconds", s.http.read_seconds,
           "Longest time to send a request; that of the first one begins with the connection");

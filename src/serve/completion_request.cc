@@ -41,6 +41,8 @@ constexpr Field<StreamOptions> kStreamOptions[] = {
     {{"include_obfuscation", Type::kIgnored, 0, 0, "", "Ignored"}, nullptr},
 };
 
+constexpr size_t kLongestStop = 4096;  // bytes
+
 constexpr Field<Request> kCommonFields[] = {
     {{"model", Type::kString, 0, 0, "", "The name of the served model; without it, that one"},
      [](Request& r, const Json& v) { r.model = v.get<std::string>(); }},
@@ -70,8 +72,15 @@ constexpr Field<Request> kCommonFields[] = {
     {{"n", Type::kInteger, 1, 1024, "1", "Texts per prompt"},
      [](Request& r, const Json& v) { r.n = v.get<int>(); }},
     {{"stop", Type::kStrings, 0, 16, "",
-      "The text ends before the first of these, up to 16 strings"},
-     [](Request& r, const Json& v) { r.stop = Strings(v); }},
+      "The text ends before the first of these, up to 16 strings of 4096 bytes"},
+     [](Request& r, const Json& v) {
+       r.stop = Strings(v);
+       for (const std::string& stop : r.stop) {
+         if (stop.size() <= kLongestStop) continue;
+         ThrowParam("stop", fmt::format("a string of {} bytes, expected at most {}", stop.size(),
+                                        kLongestStop));
+       }
+     }},
     {{"stream", Type::kBool, 0, 0, "false", "Server-sent events, one chunk per token"},
      [](Request& r, const Json& v) { r.stream = v.get<bool>(); }},
     {{"stream_options", Type::kObject, 0, 0, "", "{\"include_usage\": true}: usage at the end"},
@@ -212,17 +221,21 @@ void EncodePrompts(const Tokenizer& tokenizer, const ChatTemplate* chat, int64_t
     }
     request.prompts.push_back({chat->Encode(tokenizer, request.messages), ""});
     for (const std::string& stop : chat->stop()) request.stop.push_back(stop);
+    request.messages = {};
   } else {
     for (const Json& entry : Entries(request.prompt)) {
       Prompt& prompt = request.prompts.emplace_back();
       if (entry.is_string()) {
-        prompt.text = entry.get<std::string>();
-        prompt.tokens = tokenizer.Encode(prompt.text);
+        std::string text = entry.get<std::string>();
+        prompt.tokens = tokenizer.Encode(text);
+        if (request.echo) prompt.text = std::move(text);
       } else {
         prompt.tokens = entry.get<std::vector<int32_t>>();
+        if (!request.echo) continue;
         for (const int32_t token : prompt.tokens) prompt.text += tokenizer.TokenBytes(token);
       }
     }
+    request.prompt = nullptr;
   }
   const char* name = request.chat ? "messages" : "prompt";
   int64_t longest = 0;

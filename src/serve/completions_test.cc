@@ -293,6 +293,8 @@ TEST_F(CompletionsTest, WrongParametersAreNamed) {
   ExpectRefused(R"({"prompt": "a", "n": 0})", 400, "n", "from 1");
   ExpectRefused(R"({"prompt": "a", "n": 500})", 400, "prompt", "500 texts");
   ExpectRefused(R"({"prompt": "a", "stop": [""]})", 400, "stop", "empty");
+  ExpectRefused(ToText({{"prompt", "a"}, {"stop", std::string(5000, 'x')}}), 400, "stop",
+                "at most 4096");
   ExpectRefused(R"({"prompt": "a", "stop": 3})", 400, "stop", "a list of strings");
   ExpectRefused(R"({"prompt": "a", "logprobs": 100})", 400, "logprobs", "at most 20");
   ExpectRefused(R"({"prompt": "a", "logprobs": true})", 400, "logprobs", "a whole number");

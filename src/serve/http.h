@@ -40,6 +40,7 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
+  // Its body is there only until the handler of the request returns.
   virtual const HttpRequest& request() const = 0;
   virtual void Send(HttpResponse response) = 0;
   // The body of `response` is the begin of the stream.

@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kReadAhead = 64 << 10;  // that a client may send before its answer is complete
 constexpr double kClosingSeconds = 2;    // for a client to read the last answer
 constexpr int kSendBuffer = 64 << 10;
+constexpr size_t kSmallBody = 16 << 10;  // a body that is received however much others hold
 constexpr size_t kSmallRead = 2 << 10, kLargeRead = 64 << 10;
 
 double SecondsSince(HttpConnection::Clock::time_point then, HttpConnection::Clock::time_point now) {
@@ -80,6 +81,8 @@ class HttpExchange : public Exchange {
 
   void OnClose(std::function<void()> callback) override { on_close_ = std::move(callback); }
 
+  void FreeBody() { std::string().swap(request_.body); }  // assigning would keep the memory
+
   std::function<void()> TakeOnClose() { return std::exchange(on_close_, {}); }
 
  private:
@@ -94,10 +97,11 @@ class HttpExchange : public Exchange {
 };
 
 HttpConnection::HttpConnection(Socket socket, const HttpServer& server, const HttpOptions& options,
-                               std::function<void(HttpConnection&)> closed)
+                               size_t& buffered, std::function<void(HttpConnection&)> closed)
     : socket_(std::move(socket)),
       server_(server),
       options_(options),
+      buffered_(buffered),
       closed_(std::move(closed)),
       read_since_(Clock::now()) {}
 
@@ -134,6 +138,7 @@ void HttpConnection::OnRead(const boost::system::error_code& error, size_t count
   buffer_.commit(count);
   if (state_ == State::kClosing) buffer_.consume(buffer_.size());
   if (state_ == State::kReading) Parse();
+  CountBuffers();
   Read();
 }
 
@@ -157,8 +162,20 @@ void HttpConnection::Parse() {
       }
     }
     if (parser_->is_done()) return Dispatch();
+    CountBuffers();
+    if (buffered_ > options_.max_buffered_bytes && parser_->get().body().size() > kSmallBody) {
+      return Refuse(503, "the server holds as much of other requests as it may; try again later");
+    }
     if (used == 0) break;
   }
+}
+
+void HttpConnection::CountBuffers() {
+  size_t held = 0;
+  if (state_ != State::kClosed) held = unsent_bytes() + buffer_.size();
+  if (state_ == State::kReading && parser_) held += parser_->get().body().size();
+  buffered_ += held - counted_;
+  counted_ = held;
 }
 
 void HttpConnection::Fail(const boost::system::error_code& error) {
@@ -173,6 +190,7 @@ void HttpConnection::Fail(const boost::system::error_code& error) {
 
 void HttpConnection::Refuse(int status, const std::string& message) {
   state_ = State::kAnswering;
+  parser_.reset();
   keep_alive_ = chunked_ = head_ = false;
   const HttpResponse response = server_.on_error(status, message);
   SendHead(response, response.body.size());
@@ -200,8 +218,11 @@ void HttpConnection::Dispatch() {
   if (head_) request.method = "GET";
   parser_.reset();
   if (buffer_.size() == 0) buffer_ = {};  // a large request must not leave its memory behind
-  exchange_ = std::make_shared<HttpExchange>(weak_from_this(), std::move(request));
-  server_.on_request(exchange_);
+  CountBuffers();
+  const auto exchange = std::make_shared<HttpExchange>(weak_from_this(), std::move(request));
+  exchange_ = exchange;
+  server_.on_request(exchange);
+  exchange->FreeBody();  // the request may wait for long
 }
 
 void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t> length) {
@@ -222,7 +243,9 @@ void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t
 }
 
 void HttpConnection::Queue(std::string_view bytes) {
-  if (state_ != State::kClosed) next_ += bytes;
+  if (state_ == State::kClosed) return;
+  next_ += bytes;
+  CountBuffers();
 }
 
 void HttpConnection::Flush() {
@@ -249,6 +272,7 @@ void HttpConnection::OnWrite(const boost::system::error_code& error, size_t coun
   if (error) return Abort();
   sent_ += count;
   at_once_ = std::min(at_once_, unsent_bytes());
+  CountBuffers();
   write_since_ = Clock::now();
   if (sent_ == sending_.size()) {
     sending_.clear();
@@ -316,6 +340,7 @@ void HttpConnection::Close() {
   socket_.close(ignored);
   next_ = {};
   exchange_.reset();
+  CountBuffers();
   closed_(*this);
 }
 

@@ -27,9 +27,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Clock = std::chrono::steady_clock;
   using Socket = boost::asio::ip::tcp::socket;
 
-  // `server` must outlive it; `closed` is called once.
+  // The references must outlive it; `closed` is called once. `buffered` is a sum over connections,
+  // to which this one adds the bytes that it holds.
   HttpConnection(Socket socket, const HttpServer& server, const HttpOptions& options,
-                 std::function<void(HttpConnection&)> closed);
+                 size_t& buffered, std::function<void(HttpConnection&)> closed);
 
   void Start();
   // Answers with an error and closes, without reading a request.
@@ -48,6 +49,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void OnRead(const boost::system::error_code& error, size_t count);
   void Parse();
   void Dispatch();
+  void CountBuffers();
   void Fail(const boost::system::error_code& error);
   void SendHead(const HttpResponse& response, std::optional<size_t> length);
   void Queue(std::string_view bytes);
@@ -60,6 +62,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Socket socket_;
   const HttpServer& server_;
   const HttpOptions& options_;
+  size_t& buffered_;
+  size_t counted_ = 0;  // its part of buffered_
   std::function<void(HttpConnection&)> closed_;
   State state_ = State::kReading;
   boost::beast::flat_buffer buffer_;

@@ -59,7 +59,9 @@ Service::Service(ServeOptions options, HttpServer& http)
   if (options_.catch_signals) http_.on_signal = [this] { Drain(); };
   http_.on_error = [this](int status, const std::string& message) {
     metrics_.Add(Metric::kResponses, 1, std::to_string(status));
-    return ErrorResponse(status, message);
+    HttpResponse response = ErrorResponse(status, message);
+    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    return response;
   };
   StartEngine();
 }
@@ -149,6 +151,10 @@ void Service::Dispatch(const Route& route, const std::shared_ptr<Exchange>& exch
   if ((route.flags & kModel) != 0 && !model_) {
     return Refuse(exchange, "the model is being loaded", "loading");
   }
+  if ((route.flags & kWork) != 0 && http_.buffered_bytes() > options_.http.max_buffered_bytes) {
+    return Refuse(exchange, "clients have not taken what others were answered; try again later",
+                  "buffers");
+  }
   (this->*route.handle)(exchange);
 }
 
@@ -227,6 +233,7 @@ void Service::Health(const std::shared_ptr<Exchange>& exchange) {
 void Service::ShowMetrics(const std::shared_ptr<Exchange>& exchange) {
   metrics_.Set(Metric::kConnections, static_cast<double>(http_.connections()));
   metrics_.Set(Metric::kUnsentBytes, static_cast<double>(http_.unsent_bytes()));
+  metrics_.Set(Metric::kBufferedBytes, static_cast<double>(http_.buffered_bytes()));
   metrics_.Set(Metric::kResidentBytes, static_cast<double>(ResidentMemory()));
   Reply(exchange,
         {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.ToText()});
