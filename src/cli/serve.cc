@@ -19,6 +19,7 @@ struct Options {
   std::string api_key_file, chat_template;
   int64_t memory_mib = 0;
   int64_t max_body_kib = 4096, max_output_kib = 256, max_buffered_mib = 256;
+  int64_t min_read_kib = 16;
   ServeOptions serve;
 };
 
@@ -31,6 +32,7 @@ void Serve(const Options& given) {
   serve.http.max_body_bytes = static_cast<size_t>(given.max_body_kib) << 10;
   serve.http.max_output_bytes = static_cast<size_t>(given.max_output_kib) << 10;
   serve.http.max_buffered_bytes = static_cast<size_t>(given.max_buffered_mib) << 20;
+  serve.http.min_bytes_per_second = static_cast<double>(given.min_read_kib << 10);
   if (!given.api_key_file.empty()) {
     serve.api_keys = ParseApiKeys(ReadFile(given.api_key_file), given.api_key_file);
   }
@@ -84,6 +86,8 @@ void AddLimits(CLI::App& app, Options& o) {
           "Longest time to send a request; that of the first one begins with the connection");
   seconds("--write-seconds", s.http.write_seconds,
           "Longest time in which a client takes nothing of its answer");
+  whole("--min-read", o.min_read_kib, 0, 1 << 20,
+        "KiB per second that a client must take of a long answer; 0: any");
   seconds("--idle-seconds", s.http.idle_seconds, "Longest time between two requests");
   seconds("--drain-seconds", s.drain_seconds,
           "After SIGTERM, longest time to finish what is in work");

@@ -255,10 +255,15 @@ void HttpConnection::Flush() {
     sent_ = 0;
   }
   if (sending_.empty()) {
+    behind_ = false;
     if (complete_) Answered();
     return;
   }
   writing_ = true;
+  if (!std::exchange(behind_, true)) {
+    behind_since_ = Clock::now();
+    taken_ = 0;
+  }
   if (sent_ == 0) write_since_ = Clock::now();
   socket_.async_write_some(boost::asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
                            [self = shared_from_this()](const auto& error, size_t count) {
@@ -271,6 +276,7 @@ void HttpConnection::OnWrite(const boost::system::error_code& error, size_t coun
   if (state_ == State::kClosed) return;
   if (error) return Abort();
   sent_ += count;
+  taken_ += count;
   at_once_ = std::min(at_once_, unsent_bytes());
   CountBuffers();
   write_since_ = Clock::now();
@@ -306,8 +312,16 @@ void HttpConnection::CloseGently() {
   Read();
 }
 
+// Nothing is taken for long, or so little that a large answer would be held for hours.
+bool HttpConnection::TooSlow(Clock::time_point now) const {
+  if (!writing_) return false;
+  if (SecondsSince(write_since_, now) > options_.write_seconds) return true;
+  const double late = SecondsSince(behind_since_, now) - options_.write_seconds;
+  return late * options_.min_bytes_per_second > static_cast<double>(taken_);
+}
+
 void HttpConnection::CheckTime(Clock::time_point now) {
-  if (writing_ && SecondsSince(write_since_, now) > options_.write_seconds) return Abort();
+  if (TooSlow(now)) return Abort();
   if (state_ == State::kClosing && SecondsSince(closing_since_, now) > kClosingSeconds) {
     return Close();
   }

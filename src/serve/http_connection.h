@@ -54,6 +54,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void SendHead(const HttpResponse& response, std::optional<size_t> length);
   void Queue(std::string_view bytes);
   void Flush();
+  bool TooSlow(Clock::time_point now) const;
   void OnWrite(const boost::system::error_code& error, size_t count);
   void Answered();
   void CloseGently();
@@ -77,7 +78,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   size_t sent_ = 0;
   size_t at_once_ = 0;  // of the unsent bytes, at most so many came at once
   bool writing_ = false;
-  Clock::time_point read_since_, write_since_, closing_since_;
+  bool behind_ = false;  // something is unsent, since behind_since_
+  size_t taken_ = 0;     // by the client since then
+  Clock::time_point read_since_, write_since_, behind_since_, closing_since_;
 };
 
 }  // namespace denseformer

@@ -27,6 +27,8 @@ struct HttpOptions {
   double read_seconds = 30;
   double idle_seconds = 75;   // between two requests of a connection
   double write_seconds = 30;  // in which the client must take some of what it is sent
+  // Beyond write_seconds, the client must have taken as much per second of all that it was sent.
+  double min_bytes_per_second = 16 << 10;
 };
 
 class HttpServer {

@@ -165,6 +165,68 @@ TEST(ServeLimitsTest, SlowReaderIsCutOffAndOthersGoOn) {
   EXPECT_TRUE(slow.ReceiveEnd());
 }
 
+// Megabytes: more than the system keeps for a client that does not read.
+Json LongAnswer() {
+  return {{"prompt", std::string(44, 'a')},
+          {"n", 100},
+          {"max_tokens", 1},
+          {"echo", true},
+          {"logprobs", 20},
+          {"seed", 1}};
+}
+
+TEST(ServeLimitsTest, AnswerThatIsNotReadIsGivenUp) {
+  ServeOptions options = SmallOptions();
+  options.http.write_seconds = 0.3;
+  TestServer server(options);
+  HttpClient deaf = server.Client();
+  deaf.SendRequest("POST", "/v1/completions", ToText(LongAnswer()));
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_unsent_bytes") > (1 << 20); }));
+  EXPECT_TRUE(Eventually([&] {
+    return server.Metric("denseformer_connections") == 1 &&
+           server.Metric("denseformer_buffered_bytes") < 10000;
+  }));
+  EXPECT_TRUE(deaf.ReceiveEnd());
+}
+
+TEST(ServeLimitsTest, LongAnswersMustBeReadAtSomeSpeed) {
+  for (const bool strict : {true, false}) {
+    ServeOptions options = SmallOptions();
+    options.http.write_seconds = strict ? 0.3 : 20;
+    options.http.min_bytes_per_second = strict ? 1e9 : 1;
+    TestServer server(options);
+    HttpClient slow = server.Client();
+    slow.SendRequest("POST", "/v1/completions", ToText(LongAnswer()));
+    const auto read = [&] {
+      EXPECT_EQ(slow.ReceiveHead().status, 200);
+      while (!slow.ReceivePiece().empty()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    };
+    if (strict) {
+      EXPECT_THROW(read(), Error);
+    } else {
+      read();
+    }
+  }
+}
+
+TEST(ServeLimitsTest, NewWorkIsRefusedWhileAnswersFillTheBuffers) {
+  ServeOptions options = SmallOptions();
+  options.http.max_buffered_bytes = 1 << 20;
+  TestServer server(options);
+  HttpClient deaf = server.Client();
+  deaf.SendRequest("POST", "/v1/completions", ToText(LongAnswer()));
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_buffered_bytes") > (1 << 20); }));
+  const HttpClient::Answer refused = server.Post("/v1/completions", {{"prompt", "x"}});
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused.Header("retry-after"), "");
+  EXPECT_EQ(server.Metric("denseformer_rejected_total{reason=\"buffers\"}"), 1);
+  EXPECT_EQ(server.Client().Call("GET", "/health").status, 200);
+  EXPECT_EQ(deaf.Receive().status, 200);
+  server.Complete({{"prompt", "x"}});
+}
+
 TEST(ServeLimitsTest, ClientThatSendsAheadAndLeavesIsNoticed) {
   TestServer server(Unlimited());
   Json whole = Endless();
