@@ -1,6 +1,7 @@
 #include "serve/access.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -8,7 +9,7 @@
 namespace denseformer {
 namespace {
 
-constexpr std::string_view kBearer = "Bearer ";
+constexpr std::string_view kScheme = "bearer ";  // in any case
 
 // Reads all of `given`, whatever it is.
 bool SameKey(std::string_view given, std::string_view key) {
@@ -44,8 +45,13 @@ std::vector<std::string> ParseApiKeys(std::string_view text, const std::string& 
 bool HasApiKey(const HttpRequest& request, const std::vector<std::string>& keys) {
   if (keys.empty()) return true;
   std::string_view given = request.Header("authorization");
-  if (!given.starts_with(kBearer)) return false;
-  given.remove_prefix(kBearer.size());
+  const bool bearer =
+      given.size() >= kScheme.size() &&
+      std::equal(kScheme.begin(), kScheme.end(), given.begin(), [](char lower, char c) {
+        return std::tolower(static_cast<unsigned char>(c)) == lower;
+      });
+  if (!bearer) return false;
+  given.remove_prefix(kScheme.size());
   bool found = false;
   for (const std::string& key : keys) found |= SameKey(given, key);
   return found;

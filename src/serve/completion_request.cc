@@ -1,6 +1,7 @@
 #include "serve/completion_request.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -22,6 +23,10 @@ void OnlyZero(const char* name, const Json& value) {
 }
 
 uint64_t Seed(const Json& value) {
+  // A number with a point or an exponent, or one that is too large for an integer.
+  if (value.is_number_float() && !(std::abs(value.get<double>()) < 0x1p63)) {
+    ThrowParam("seed", fmt::format("got {}, expected a whole number of 64 bits", ToText(value)));
+  }
   return value.is_number_unsigned() ? value.get<uint64_t>()
                                     : static_cast<uint64_t>(value.get<int64_t>());
 }
@@ -202,11 +207,12 @@ CompletionRequest ParseCompletion(const Json& body, bool chat, const RequestLimi
   if (request.include_usage && !request.stream) {
     ThrowParam("stream_options", "only with stream");
   }
-  const size_t choices =
-      static_cast<size_t>(request.n) * (chat ? 1 : Entries(request.prompt).size());
-  if (choices > static_cast<size_t>(limits.max_choices)) {
-    ThrowParam("prompt", fmt::format("{} texts (prompts times n), expected at most {}", choices,
-                                     limits.max_choices));
+  const size_t prompts = chat ? 1 : Entries(request.prompt).size();
+  const size_t choices = static_cast<size_t>(request.n) * prompts;
+  const size_t most = static_cast<size_t>(limits.max_choices);
+  if (choices > most) {
+    ThrowParam(prompts > most ? "prompt" : "n",
+               fmt::format("{} texts (prompts times n), expected at most {}", choices, most));
   }
   return request;
 }

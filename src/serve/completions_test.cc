@@ -291,7 +291,15 @@ TEST_F(CompletionsTest, WrongParametersAreNamed) {
   ExpectRefused(R"({"prompt": "a", "max_tokens": 1.5})", 400, "max_tokens", "a whole number");
   ExpectRefused(R"({"prompt": "a", "max_tokens": 1e300})", 400, "max_tokens", "from 0");
   ExpectRefused(R"({"prompt": "a", "n": 0})", 400, "n", "from 1");
-  ExpectRefused(R"({"prompt": "a", "n": 500})", 400, "prompt", "500 texts");
+  ExpectRefused(R"({"prompt": "a", "n": 500})", 400, "n", "500 texts");
+  ExpectRefused(ToText({{"prompt", std::vector<std::string>(129, "a")}}), 400, "prompt",
+                "129 texts");
+  ExpectRefused(R"({"messages": [{"role": "user", "content": "x"}], "n": 500})", 400, "n",
+                "500 texts", "/v1/chat/completions");
+  for (const char* seed : {"1e19", "18446744073709551616", "-9223372036854775809", "9.3e18"}) {
+    ExpectRefused(fmt::format(R"({{"prompt": "a", "seed": {}}})", seed), 400, "seed",
+                  "a whole number");
+  }
   ExpectRefused(R"({"prompt": "a", "stop": [""]})", 400, "stop", "empty");
   ExpectRefused(ToText({{"prompt", "a"}, {"stop", std::string(5000, 'x')}}), 400, "stop",
                 "at most 4096");

@@ -232,7 +232,7 @@ void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t
   if (!response.content_type.empty()) {
     head += fmt::format("Content-Type: {}\r\n", response.content_type);
   }
-  if (length) {
+  if (length && response.status != 204) {
     head += fmt::format("Content-Length: {}\r\n", *length);
   } else if (chunked_) {
     head += "Transfer-Encoding: chunked\r\n";

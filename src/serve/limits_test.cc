@@ -353,8 +353,11 @@ TEST(ServeAccessTest, ApiKeys) {
   EXPECT_EQ(status("/nowhere", ""), 401);
   EXPECT_EQ(status("/v1/models", "Bearer first-key"), 200);
   EXPECT_EQ(status("/v1/models", "Bearer second"), 200);
-  for (const char* wrong : {"Bearer ", "Bearer first-ke", "Bearer first-keyy", "first-key",
-                            "Bearer firstxkey", "Bearer secondsecond", "Basic first-key"}) {
+  EXPECT_EQ(status("/v1/models", "bearer second"), 200);
+  EXPECT_EQ(status("/v1/models", "BEARER second"), 200);
+  for (const char* wrong :
+       {"Bearer ", "Bearer first-ke", "Bearer first-keyy", "first-key", "Bearer firstxkey",
+        "Bearer secondsecond", "Bearer SECOND", "Basic first-key"}) {
     EXPECT_EQ(status("/v1/models", wrong), 401) << wrong;
   }
   EXPECT_EQ(status("/nowhere", "Bearer second"), 404);
@@ -369,6 +372,7 @@ TEST(ServeAccessTest, PagesOfOtherOrigins) {
   const HttpClient::Answer preflight =
       server.Client().Call("OPTIONS", "/v1/completions", "", allowed);
   EXPECT_EQ(preflight.status, 204);
+  EXPECT_EQ(preflight.Header("content-length"), "");
   EXPECT_EQ(preflight.Header("access-control-allow-origin"), "https://example.org");
   EXPECT_NE(preflight.Header("access-control-allow-headers").find("Authorization"),
             std::string::npos);
