@@ -59,6 +59,8 @@ class AsioServer : public HttpServer {
     Accept();
     Tick();
     io_.run();
+    boost::system::error_code ignored;
+    signals_.clear(ignored);
     CloseAll();
   }
 
@@ -77,9 +79,9 @@ class AsioServer : public HttpServer {
 
  private:
   void WaitForSignal() {
-    signals_.async_wait([this](const auto& error, int) {
+    signals_.async_wait([this](const auto& error, int signal) {
       if (error) return;
-      on_signal();
+      on_signal(signal);
       WaitForSignal();
     });
   }

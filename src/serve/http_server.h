@@ -42,10 +42,10 @@ class HttpServer {
   virtual int port() const = 0;
 
   // To be set before Run, called by it: a request; a signal that asks to end (SIGINT, SIGTERM),
-  // which Run catches only where this is set; ten times per second; the answer to an error that the
-  // protocol itself has (malformed, too large, too slow).
+  // which Run catches only where this is set, and leaves to the system when it ends; ten times per
+  // second; the answer to an error that the protocol itself has (malformed, too large, too slow).
   Handler on_request;
-  std::function<void()> on_signal;
+  std::function<void(int signal)> on_signal;
   std::function<void()> on_tick;
   std::function<HttpResponse(int status, const std::string& message)> on_error;
 

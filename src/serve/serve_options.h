@@ -26,7 +26,8 @@ struct ServeOptions {
   std::vector<std::string> api_keys;  // none: no key is asked for
   std::string cors_origin;
   std::optional<ChatTemplate> chat;
-  bool catch_signals = false;  // SIGINT and SIGTERM drain; the second one stops at once
+  // SIGINT and SIGTERM drain; the second one, or one while the model is loaded, ends the process.
+  bool catch_signals = false;
 };
 
 }  // namespace denseformer

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <utility>
 
 #include "base/error.h"
@@ -17,7 +18,8 @@
 namespace denseformer {
 namespace {
 
-constexpr auto kFlushTime = std::chrono::seconds(1);  // for the last answers of a drain
+// Of the time of a drain, for the last answers: one second, at most half of it.
+constexpr double kFlushSeconds = 1, kFlushShare = 0.5;
 
 constexpr Route kRoutes[] = {
     {"POST", "/v1/completions", kModel | kWork, "Continue texts", &Service::Completions},
@@ -56,7 +58,7 @@ Service::Service(ServeOptions options, HttpServer& http)
                  .count();
   http_.on_request = [this](const std::shared_ptr<Exchange>& exchange) { Handle(exchange); };
   http_.on_tick = [this] { Tick(); };
-  if (options_.catch_signals) http_.on_signal = [this] { Drain(); };
+  if (options_.catch_signals) http_.on_signal = [this](int signal) { OnSignal(signal); };
   http_.on_error = [this](int status, const std::string& message) {
     metrics_.Add(Metric::kResponses, 1, std::to_string(status));
     HttpResponse response = ErrorResponse(status, message);
@@ -292,17 +294,27 @@ void Service::Drain() {
                                     std::chrono::duration<double>(options_.drain_seconds));
 }
 
+// Neither loading nor a step can be interrupted: a signal that must not wait for them does what it
+// does to a program that does not catch it.
+void Service::OnSignal(int signal) {
+  if (model_ && !drain_until_) return Drain();
+  LogInfo("ended by a signal {}", model_ ? "while draining" : "while the model was being loaded");
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 void Service::Tick() {
   const Clock::time_point now = Clock::now();
   queue_->CheckTime(now);
   if (!drain_until_) return;
-  if (now >= *drain_until_ && !queue_->empty()) {
-    LogWarning("serve: requests were still in work after {} seconds of draining; ended them",
+  const double left = std::chrono::duration<double>(*drain_until_ - now).count();
+  if (left <= std::min(kFlushSeconds, kFlushShare * options_.drain_seconds) && !queue_->empty()) {
+    LogWarning("serve: requests were still in work at the end of {} seconds of draining",
                options_.drain_seconds);
     queue_->FailAll(503, "the server is shutting down", "shutdown");
   }
-  const bool flushed = http_.unsent_bytes() == 0 || now >= *drain_until_ + kFlushTime;
-  if (queue_->empty() && depth_views_ == 0 && flushed) http_.Stop();
+  const bool finished = queue_->empty() && depth_views_ == 0 && http_.unsent_bytes() == 0;
+  if (finished || left <= 0) http_.Stop();
 }
 
 }  // namespace denseformer

@@ -70,6 +70,7 @@ class Service {
   using Clock = std::chrono::steady_clock;
 
   void StartEngine();
+  void OnSignal(int signal);
   void Handle(const std::shared_ptr<Exchange>& exchange);
   void Dispatch(const Route& route, const std::shared_ptr<Exchange>& exchange);
   const Route* FindRoute(const HttpRequest& request, std::string& allowed) const;
