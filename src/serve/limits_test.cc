@@ -81,21 +81,23 @@ TEST(ServeLimitsTest, QueueOfSequencesIsBounded) {
 }
 
 TEST(ServeLimitsTest, QueueOfTokensIsBounded) {
-  ServeOptions options = SmallOptions();
-  options.queue.max_tokens = 100;
+  ServeOptions options = Unlimited();
+  options.queue.max_tokens = (1 << 20) + 2 + 10;
   TestServer server(options);
-  Json body = Endless();
-  body["max_tokens"] = 98;
-  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "abc"}, {"n", 10}}).status, 400);
-  HttpClient stream = server.Client();
-  stream.SendRequest("POST", "/v1/completions", ToText(body));
-  // A text of 98 tokens may be complete before the next request is there.
-  const HttpClient::Answer answer =
-      server.Post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 1}});
-  EXPECT_TRUE(answer.status == 429 || answer.status == 200) << answer.body;
-  stream.ReceiveHead();
-  ReadStream(stream);
-  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 1}}).status, 200);
+  EXPECT_EQ(server
+                .Post("/v1/completions",
+                      {{"prompt", "abc"}, {"max_tokens", 1 << 20}, {"context", "slide"}, {"n", 2}})
+                .status,
+            400);
+  HttpClient endless = StartStream(server);  // a prompt of 2 tokens and 2^20 more
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 9}}).status, 200);
+  const HttpClient::Answer full =
+      server.Post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 10}});
+  EXPECT_EQ(full.status, 429);
+  EXPECT_NE(full.body.find("1048578 tokens of 1048588"), std::string::npos) << full.body;
+  endless.Close();
+  EXPECT_TRUE(Eventually([&] { return Idle(server); }));
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 10}}).status, 200);
 }
 
 TEST(ServeLimitsTest, MaxTokensAndRequestTime) {
