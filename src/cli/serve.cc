@@ -112,6 +112,10 @@ void AddServe(CLI::App& app, CommonOptions& common) {
                  "Only clients with a key of this file, one per line");
   app.add_option("--cors-origin", s.cors_origin,
                  "Let web pages of this origin call; *: of any. Default: none");
+  app.add_option(
+         "--allow-host", s.allowed_hosts,
+         "Another name of this machine under which a server on loopback answers; repeatable")
+      ->allow_extra_args(false);
   app.add_option("--chat-template", options->chat_template,
                  "TOML file that makes a prompt of a chat, for /v1/chat/completions");
   AddLimits(app, *options);

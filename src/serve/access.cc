@@ -1,5 +1,7 @@
 #include "serve/access.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -18,6 +20,14 @@ bool SameKey(std::string_view given, std::string_view key) {
     difference |= static_cast<unsigned char>(given[n] ^ key[n % key.size()]);
   }
   return difference == 0;
+}
+
+// The name in a Host header, in lower case and without the port.
+std::string HostName(std::string_view host) {
+  const size_t bracket = host.starts_with('[') ? std::min(host.find(']'), host.size()) : 0;
+  std::string name(host.substr(0, host.find(':', bracket)));
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
 }
 
 }  // namespace
@@ -55,6 +65,20 @@ bool HasApiKey(const HttpRequest& request, const std::vector<std::string>& keys)
   bool found = false;
   for (const std::string& key : keys) found |= SameKey(given, key);
   return found;
+}
+
+bool IsLoopbackHost(std::string_view host) {
+  const std::string name = HostName(host);
+  in_addr address{};  // in network order: the first byte is the first number
+  return name.empty() || name == "localhost" || name == "[::1]" ||
+         (inet_pton(AF_INET, name.c_str(), &address) == 1 && (ntohl(address.s_addr) >> 24) == 127);
+}
+
+bool HasLocalHost(const HttpRequest& request, const std::vector<std::string>& names) {
+  const std::string_view host = request.Header("host");
+  return IsLoopbackHost(host) || std::any_of(names.begin(), names.end(), [&](const auto& name) {
+           return HostName(name) == HostName(host);
+         });
 }
 
 HttpHeaders CorsHeaders(const HttpRequest& request, const std::string& allowed) {

@@ -357,6 +357,7 @@ TEST_F(CompletionsTest, OtherEndpoints) {
   const Json models = Json::parse(get("/v1/models"));
   EXPECT_EQ(models["object"], "list");
   EXPECT_EQ(models["data"][0]["id"], "bytes");
+  EXPECT_EQ(models["data"][0]["max_logprobs"], 20);
   EXPECT_EQ(Json::parse(get("/v1/models/bytes"))["object"], "model");
   EXPECT_EQ(Json::parse(get("/health"))["status"], "ok");
   EXPECT_EQ(Json::parse(get("/health?probe=1"))["status"], "ok");
@@ -380,6 +381,7 @@ TEST_F(CompletionsTest, OtherEndpoints) {
                                    ["application/json"]["schema"]["properties"];
   EXPECT_EQ(properties["temperature"]["maximum"], 100);
   EXPECT_EQ(document["paths"].size(), Routes().size());
+  EXPECT_EQ(document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["name"], "id");
 
   EXPECT_EQ(client.Call("GET", "/nowhere").status, 404);
   const HttpClient::Answer wrong = client.Call("GET", "/v1/completions");

@@ -377,6 +377,31 @@ TEST(ServeAccessTest, ApiKeys) {
   EXPECT_EQ(status("/nowhere", "Bearer second"), 404);
 }
 
+TEST(ServeAccessTest, NamesOfOtherMachines) {
+  const auto status = [](const TestServer& server, const std::string& host,
+                         const std::string& path = "/v1/models") {
+    HttpClient client = server.Client();
+    client.Send(fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer key\r\n\r\n",
+                            path, host));
+    return client.Receive().status;
+  };
+  ServeOptions options = SmallOptions();
+  options.allowed_hosts = {"model.internal"};
+  const TestServer server(options);
+  for (const char* host : {"localhost", "LocalHost:8080", "127.0.0.1", "127.1.2.3:1", "[::1]",
+                           "[::1]:8080", "", "model.internal", "Model.Internal:80"}) {
+    EXPECT_EQ(status(server, host), 200) << host;
+  }
+  for (const char* host : {"evil.example", "evil.example:8080", "127.0.0.1.evil.example",
+                           "127.evil.example", "localhost.evil.example", "128.0.0.1", "[::2]"}) {
+    EXPECT_EQ(status(server, host), 403) << host;
+    EXPECT_EQ(status(server, host, "/health"), 200) << host;
+  }
+  options.api_keys = {"key"};
+  const TestServer keyed(options);
+  EXPECT_EQ(status(keyed, "evil.example"), 200);
+}
+
 TEST(ServeAccessTest, PagesOfOtherOrigins) {
   ServeOptions options = SmallOptions();
   options.cors_origin = "https://example.org";

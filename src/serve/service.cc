@@ -21,11 +21,14 @@ namespace {
 // Of the time of a drain, for the last answers: one second, at most half of it.
 constexpr double kFlushSeconds = 1, kFlushShare = 0.5;
 
+constexpr const char* kOneModel = "/v1/models/{id}";
+
 constexpr Route kRoutes[] = {
     {"POST", "/v1/completions", kModel | kWork, "Continue texts", &Service::Completions},
     {"POST", "/v1/chat/completions", kModel | kWork,
      "Continue a conversation, where the server has a chat template", &Service::Chat},
     {"GET", "/v1/models", kModel, "The served model", &Service::Models},
+    {"GET", kOneModel, kModel, "The same, by its name", &Service::Models},
     {"POST", "/tokenize", kModel, "Text to token ids", &Service::Tokenize},
     {"POST", "/detokenize", kModel, "Token ids to text", &Service::Detokenize},
     {"GET", "/tokenizer_info", kModel, "What the tokenizer is", &Service::TokenizerInfo},
@@ -99,14 +102,19 @@ void Service::StartEngine() {
 }
 
 const Route* Service::FindRoute(const HttpRequest& request, std::string& allowed) const {
-  const std::string one_model = "/v1/models/" + options_.model_name;
-  const std::string& path = request.path == one_model ? "/v1/models" : request.path;
+  const bool one_model = request.path == "/v1/models/" + options_.model_name;
+  const std::string& path = one_model ? kOneModel : request.path;
   for (const Route& route : kRoutes) {
     if (path != route.path) continue;
     if (request.method == route.method) return &route;
     allowed = route.method;
   }
   return nullptr;
+}
+
+bool Service::HostAllowed(const HttpRequest& request) const {
+  const bool open = options_.api_keys.empty() && IsLoopbackHost(options_.http.host);
+  return !open || HasLocalHost(request, options_.allowed_hosts);
 }
 
 void Service::Handle(const std::shared_ptr<Exchange>& exchange) {
@@ -124,6 +132,13 @@ void Service::Handle(const std::shared_ptr<Exchange>& exchange) {
           ErrorResponse(401, "Authorization: expected 'Bearer' and a key of this server");
       response.headers.emplace_back("WWW-Authenticate", "Bearer");
       return Reply(exchange, std::move(response));
+    }
+    if ((route == nullptr || (route->flags & kPublic) == 0) && !HostAllowed(request)) {
+      throw RequestError(
+          403, "",
+          fmt::format("Host: got '{}', expected localhost or an address of loopback; start the "
+                      "server with --allow-host or with --api-key-file",
+                      request.Header("host")));
     }
     if (route != nullptr) return Dispatch(*route, exchange);
     if (allowed.empty()) {
@@ -203,6 +218,7 @@ Json Service::ModelJson() const {
           {"created", started_},
           {"owned_by", "denseformer"},
           {"max_model_len", model_->config().seq_len},
+          {"max_logprobs", options_.request.max_logprobs},
           {"parameters", model_->parameter_count()},
           {"dwa", model_->config().dwa}};
 }

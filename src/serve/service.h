@@ -71,6 +71,7 @@ class Service {
 
   void StartEngine();
   void OnSignal(int signal);
+  bool HostAllowed(const HttpRequest& request) const;
   void Handle(const std::shared_ptr<Exchange>& exchange);
   void Dispatch(const Route& route, const std::shared_ptr<Exchange>& exchange);
   const Route* FindRoute(const HttpRequest& request, std::string& allowed) const;
