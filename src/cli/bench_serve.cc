@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "cli/output.h"
 #include "data/bpe.h"
 #include "infer/language_model.h"
+#include "perf/interleave.h"
 #include "serve/access.h"
 #include "serve/client.h"
 #include "serve/load.h"
@@ -30,7 +32,15 @@ struct Options {
   std::string api_key_file, svg;
   std::string concurrency = "1,4,16", rates, parameters = "{}";
   int port = 0;
+  int rounds = 1;
   LoadOptions load;
+};
+
+// All runs of one concurrency, or of one rate.
+struct Measured {
+  double value = 0;
+  Timing timing;           // seconds per output token, one per round
+  std::vector<Json> rows;  // as LoadRow
 };
 
 // A server of this process, for the time of the benchmark.
@@ -128,32 +138,105 @@ std::string Row(const Json& row) {
       ms("itl_ms", "p50"), ms("itl_ms", "p99"));
 }
 
-Chart LoadChart(const Json& rows) {
+// The median over the rounds.
+double MedianOf(const std::vector<Json>& rows, const std::function<double(const Json&)>& number) {
+  std::vector<double> values;
+  for (const Json& row : rows) values.push_back(number(row));
+  return Percentile(std::move(values), 0.5);
+}
+
+Chart LoadChart(const std::vector<Measured>& measured, bool open) {
   struct Line {
     const char *name, *times, *of;
   };
   static constexpr Line kLines[] = {{"TTFT, median", "ttft_ms", "p50"},
                                     {"TTFT, p99", "ttft_ms", "p99"},
                                     {"TPOT, median", "tpot_ms", "p50"},
-                                    {"TPOT, p99", "tpot_ms", "p99"}};
-  const bool open = rows[0]["rate"].get<double>() > 0;
+                                    {"TPOT, p99", "tpot_ms", "p99"},
+                                    {"tokens per second", "output_tokens_per_second", nullptr}};
   LineChart chart;
   chart.id = "bench-serve";
-  chart.title = open ? "Times against the rate of requests" : "Times against requests at once";
-  chart.description = "Time to first token and time per output token of denseformer serve";
+  chart.title = open ? "Times and throughput against the rate of requests"
+                     : "Times and throughput against requests at once";
+  chart.description =
+      "Time to first token, time per output token and tokens per second of denseformer serve";
   chart.x_label = open ? "requests per second" : "requests at once";
-  chart.y_label = "milliseconds";
+  chart.y_label = "milliseconds; tokens per second";
   chart.log_y = chart.ticks_at_points = true;
   for (const Line& line : kLines) {
     Series& series = chart.series.emplace_back();
     series.name = line.name;
-    for (const Json& row : rows) {
-      series.x.push_back(open ? row["rate"].get<double>() : row["concurrency"].get<double>());
-      series.y.push_back(row[line.times][line.of].get<double>());
+    for (const Measured& one : measured) {
+      series.x.push_back(one.value);
+      series.y.push_back(MedianOf(one.rows, [&](const Json& row) {
+        return (line.of == nullptr ? row[line.times] : row[line.times][line.of]).get<double>();
+      }));
     }
   }
   return chart;
 }
+
+// How many times the tokens per second of the first one, for each of the others.
+Json RatiosJson(const std::vector<Measured>& measured, bool open) {
+  Json ratios = Json::array();
+  const Timing& base = measured.front().timing;
+  for (size_t n = 1; n < measured.size(); ++n) {
+    const Timing& timing = measured[n].timing;
+    const MedianRatio ratio = RatioOfMedians(base, timing);
+    ratios.push_back({{open ? "rate" : "concurrency", measured[n].value},
+                      {"to", measured.front().value},
+                      {"of_medians", ratio.value},
+                      {"error", ratio.error},
+                      {"of_minima", base.minimum() / timing.minimum()},
+                      {"spread", timing.spread()},
+                      {"spread_of_first", base.spread()}});
+  }
+  return ratios;
+}
+
+void PrintRatios(const Json& ratios, bool open) {
+  for (const Json& ratio : ratios) {
+    const auto number = [&](const char* name) { return ratio[name].get<double>(); };
+    Print(
+        "tokens/s, {} to {} {}: {:.2f}x by medians (+- {:.2f}), {:.2f}x by minima of the time; "
+        "spread {:.1f} % and {:.1f} %\n",
+        number(open ? "rate" : "concurrency"), number("to"),
+        open ? "requests per second" : "at once", number("of_medians"), number("error"),
+        number("of_minima"), 100 * number("spread"), 100 * number("spread_of_first"));
+  }
+}
+
+void PrintHead() {
+  Print("{:>11} {:>9} {:>6} {:>8} {:>9} {:>17} {:>17} {:>17}\n{:>11} {:>9} {:>6} {:>8} {:>9}",
+        "load", "completed", "failed", "req/s", "tokens/s", "TTFT ms", "TPOT ms", "ITL ms", "", "",
+        "", "", "");
+  for (int n = 0; n < 3; ++n) Print(" {:>8} {:>8}", "p50", "p99");
+  Print("\n");
+}
+
+// Runs a load; throws where no request succeeded. Each has prompts of its own: the server would
+// otherwise find those of the run before among its prefixes.
+class Runner {
+ public:
+  explicit Runner(const LoadOptions& load) : load_(load) {}
+
+  LoadResult Run(LoadOptions load) {
+    load.seed = load_.seed + (runs_++ << 32);
+    LoadResult result = RunLoad(load);
+    if (failure_.empty()) failure_ = result.failure;
+    if (result.completed == 0) ThrowFailure();
+    return result;
+  }
+  void ThrowFailure() const {
+    if (failure_.empty()) return;
+    Throw(ErrorCode::kInvalid, "bench serve: requests failed: {}", failure_);
+  }
+
+ private:
+  const LoadOptions load_;
+  uint64_t runs_ = 0;
+  std::string failure_;  // the first one
+};
 
 void BenchServe(const Options& o, const CommonOptions& common) {
   LoadOptions load = o.load;
@@ -171,27 +254,37 @@ void BenchServe(const Options& o, const CommonOptions& common) {
   load.Validate();
   const std::unique_ptr<OwnServer> server = StartServer(o);
   load.port = server ? server->port() : o.port;
-  if (!common.json) {
-    Print("{:>11} {:>9} {:>6} {:>8} {:>9} {:>17} {:>17} {:>17}\n{:>11} {:>9} {:>6} {:>8} {:>9}",
-          "load", "completed", "failed", "req/s", "tokens/s", "TTFT ms", "TPOT ms", "ITL ms", "",
-          "", "", "", "");
-    for (int n = 0; n < 3; ++n) Print(" {:>8} {:>8}", "p50", "p99");
-    Print("\n");
-  }
+  Runner runner(load);
+  LoadOptions warm_up = load;
+  warm_up.rate = 0;
+  warm_up.requests = 1;
+  runner.Run(warm_up);  // the first step makes the buffers of all others
+  std::vector<Measured> measured;
+  for (const double value : values) measured.push_back({value, {}, {}});
+  if (!common.json) PrintHead();
   Json rows = Json::array();
-  std::string failure;
-  for (const double value : values) {
-    load.rate = open ? value : 0;
-    load.concurrency = open ? 1024 : static_cast<int>(value);
-    const LoadResult result = RunLoad(load);
-    rows.push_back(LoadRow(load, result));
-    if (failure.empty()) failure = result.failure;
-    if (!common.json) WriteStdout(Row(rows.back()));
-    FlushStdout();
+  for (int round = 0; round < o.rounds; ++round) {
+    for (size_t n = 0; n < measured.size(); ++n) {
+      // A B C, B C A, ...: each meets the disturbances of the machine at another place.
+      Measured& one = measured[(n + static_cast<size_t>(round)) % measured.size()];
+      load.rate = open ? one.value : 0;
+      load.concurrency = open ? 1024 : static_cast<int>(one.value);
+      const LoadResult result = runner.Run(load);
+      Json row = LoadRow(load, result);
+      row["round"] = round;
+      one.timing.seconds.push_back(result.seconds / static_cast<double>(result.output_tokens));
+      one.rows.push_back(row);
+      if (!common.json) WriteStdout(Row(row));
+      FlushStdout();
+      rows.push_back(std::move(row));
+    }
   }
-  if (!o.svg.empty()) WriteFileAtomic(o.svg, DrawSvg(LoadChart(rows), /*standalone=*/true));
-  if (common.json) PrintJson({{"rows", rows}});
-  if (!failure.empty()) Throw(ErrorCode::kInvalid, "bench serve: requests failed: {}", failure);
+  const Json ratios = RatiosJson(measured, open);
+  if (!o.svg.empty())
+    WriteFileAtomic(o.svg, DrawSvg(LoadChart(measured, open), /*standalone=*/true));
+  if (common.json) PrintJson({{"rows", rows}, {"ratios", ratios}});
+  if (!common.json && o.rounds > 1) PrintRatios(ratios, open);
+  runner.ThrowFailure();
 }
 
 }  // namespace
@@ -220,7 +313,12 @@ void AddBenchServe(CLI::App& parent, CommonOptions& common) {
   app.add_option("--requests", load.requests, "Requests for each number")
       ->check(WholeNumber(1, 100000))
       ->capture_default_str();
-  app.add_option("--seconds", load.seconds, "No request of a number begins later than this")
+  app.add_option("--rounds", options->rounds,
+                 "Take the numbers in turns so many times, and compare medians and minima")
+      ->check(WholeNumber(1, 1000))
+      ->capture_default_str();
+  app.add_option("--seconds", load.seconds,
+                 "No request of a number begins later than this, and none ends 30 seconds later")
       ->check(Number(0, 3600))
       ->capture_default_str();
   app.add_option("--prompt-tokens", load.prompt_tokens, "Length of the random prompts")
@@ -239,7 +337,7 @@ void AddBenchServe(CLI::App& parent, CommonOptions& common) {
   app.footer(
       "Examples:\n"
       "  denseformer bench serve runs/tiny --concurrency 1,4,16,64 --requests 128\n"
-      "  denseformer bench serve --preset paper-48 --concurrency 1,16 --json\n"
+      "  denseformer bench serve --preset paper-48 --concurrency 1,16 --rounds 3 --json\n"
       "  denseformer bench serve runs/tiny --parameters '{\"top_p\": 0.9, \"logprobs\": 5}'\n"
       "  denseformer bench serve --port 8080 --rate 1,2,4 --svg load.svg");
   SetWork(app, common, options, [&common](const Options& o) { BenchServe(o, common); });

@@ -40,6 +40,32 @@ TEST(BenchServeTest, ClosedLoopOfEveryConcurrencyWithAChart) {
     }
   }
   EXPECT_NE(ReadFile(svg).find("requests at once"), std::string::npos);
+  EXPECT_NE(ReadFile(svg).find("tokens per second"), std::string::npos);
+}
+
+TEST(BenchServeTest, RoundsTakeTurnsAndAreCompared) {
+  const std::vector<std::string> call = {"--preset",        "test", "--dwa",         "2x1",
+                                         "--prompt-tokens", "5",    "--concurrency", "1,2,3",
+                                         "--rounds",        "2"};
+  std::vector<std::string> with_json = call;
+  with_json.push_back("--json");
+  const ProgramResult result = Bench(with_json);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json answer = Json::parse(result.out);
+  std::string order;
+  for (const Json& row : answer["rows"]) order += row["concurrency"].dump() + row["round"].dump();
+  EXPECT_EQ(order, "102030213111");
+  ASSERT_EQ(answer["ratios"].size(), 2u);
+  for (const Json& ratio : answer["ratios"]) {
+    EXPECT_EQ(ratio["to"], 1);
+    for (const char* name : {"of_medians", "of_minima"}) EXPECT_GT(ratio[name].get<double>(), 0);
+    for (const char* name : {"error", "spread", "spread_of_first"}) {
+      EXPECT_GE(ratio[name].get<double>(), 0) << name;
+    }
+  }
+  const ProgramResult table = Bench(call);
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("tokens/s, 3 to 1 at once: "), std::string::npos) << table.out;
 }
 
 TEST(BenchServeTest, OpenLoopAsATable) {

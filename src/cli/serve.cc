@@ -18,7 +18,8 @@ struct Options {
   std::string precision = "auto";
   std::string api_key_file, chat_template;
   int64_t memory_mib = 0;
-  int64_t max_body_kib = 4096, max_output_kib = 256;
+  int64_t max_body_kib = 4096, max_output_kib = 256, max_buffered_mib = 256;
+  int64_t min_read_kib = 16;
   ServeOptions serve;
 };
 
@@ -30,6 +31,8 @@ void Serve(const Options& given) {
   serve.engine.memory_bytes = given.memory_mib << 20;
   serve.http.max_body_bytes = static_cast<size_t>(given.max_body_kib) << 10;
   serve.http.max_output_bytes = static_cast<size_t>(given.max_output_kib) << 10;
+  serve.http.max_buffered_bytes = static_cast<size_t>(given.max_buffered_mib) << 20;
+  serve.http.min_bytes_per_second = static_cast<double>(given.min_read_kib << 10);
   if (!given.api_key_file.empty()) {
     serve.api_keys = ParseApiKeys(ReadFile(given.api_key_file), given.api_key_file);
   }
@@ -76,11 +79,15 @@ void AddLimits(CLI::App& app, Options& o) {
   whole("--max-body", o.max_body_kib, 1, 1 << 20, "KiB of a request's body");
   whole("--max-output", o.max_output_kib, 16, 1 << 20,
         "KiB of a stream that a client may be behind before it is cut off");
+  whole("--max-buffered", o.max_buffered_mib, 1, 1 << 20,
+        "MiB of all bodies being received and answers not yet taken; more: 503");
   seconds("--request-seconds", s.queue.request_seconds, "Longest time of a request; 0: any");
   seconds("--read-seconds", s.http.read_seconds,
           "Longest time to send a request; that of the first one begins with the connection");
   seconds("--write-seconds", s.http.write_seconds,
           "Longest time in which a client takes nothing of its answer");
+  whole("--min-read", o.min_read_kib, 0, 1 << 20,
+        "KiB per second that a client must take of a long answer; 0: any");
   seconds("--idle-seconds", s.http.idle_seconds, "Longest time between two requests");
   seconds("--drain-seconds", s.drain_seconds,
           "After SIGTERM, longest time to finish what is in work");
@@ -105,6 +112,10 @@ void AddServe(CLI::App& app, CommonOptions& common) {
                  "Only clients with a key of this file, one per line");
   app.add_option("--cors-origin", s.cors_origin,
                  "Let web pages of this origin call; *: of any. Default: none");
+  app.add_option(
+         "--allow-host", s.allowed_hosts,
+         "Another name of this machine under which a server on loopback answers; repeatable")
+      ->allow_extra_args(false);
   app.add_option("--chat-template", options->chat_template,
                  "TOML file that makes a prompt of a chat, for /v1/chat/completions");
   AddLimits(app, *options);

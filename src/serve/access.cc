@@ -1,6 +1,9 @@
 #include "serve/access.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
+#include <cctype>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -8,7 +11,7 @@
 namespace denseformer {
 namespace {
 
-constexpr std::string_view kBearer = "Bearer ";
+constexpr std::string_view kScheme = "bearer ";  // in any case
 
 // Reads all of `given`, whatever it is.
 bool SameKey(std::string_view given, std::string_view key) {
@@ -17,6 +20,14 @@ bool SameKey(std::string_view given, std::string_view key) {
     difference |= static_cast<unsigned char>(given[n] ^ key[n % key.size()]);
   }
   return difference == 0;
+}
+
+// The name in a Host header, in lower case and without the port.
+std::string HostName(std::string_view host) {
+  const size_t bracket = host.starts_with('[') ? std::min(host.find(']'), host.size()) : 0;
+  std::string name(host.substr(0, host.find(':', bracket)));
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
 }
 
 }  // namespace
@@ -44,11 +55,30 @@ std::vector<std::string> ParseApiKeys(std::string_view text, const std::string& 
 bool HasApiKey(const HttpRequest& request, const std::vector<std::string>& keys) {
   if (keys.empty()) return true;
   std::string_view given = request.Header("authorization");
-  if (!given.starts_with(kBearer)) return false;
-  given.remove_prefix(kBearer.size());
+  const bool bearer =
+      given.size() >= kScheme.size() &&
+      std::equal(kScheme.begin(), kScheme.end(), given.begin(), [](char lower, char c) {
+        return std::tolower(static_cast<unsigned char>(c)) == lower;
+      });
+  if (!bearer) return false;
+  given.remove_prefix(kScheme.size());
   bool found = false;
   for (const std::string& key : keys) found |= SameKey(given, key);
   return found;
+}
+
+bool IsLoopbackHost(std::string_view host) {
+  const std::string name = HostName(host);
+  in_addr address{};  // in network order: the first byte is the first number
+  return name.empty() || name == "localhost" || name == "[::1]" ||
+         (inet_pton(AF_INET, name.c_str(), &address) == 1 && (ntohl(address.s_addr) >> 24) == 127);
+}
+
+bool HasLocalHost(const HttpRequest& request, const std::vector<std::string>& names) {
+  const std::string_view host = request.Header("host");
+  return IsLoopbackHost(host) || std::any_of(names.begin(), names.end(), [&](const auto& name) {
+           return HostName(name) == HostName(host);
+         });
 }
 
 HttpHeaders CorsHeaders(const HttpRequest& request, const std::string& allowed) {

@@ -18,6 +18,14 @@ std::vector<std::string> ParseApiKeys(std::string_view text, const std::string& 
 // there are none. Takes the same time whichever key, and however much of it, matches.
 bool HasApiKey(const HttpRequest& request, const std::vector<std::string>& keys);
 
+// Whether a Host header ("name", "name:port"; empty: none was sent) names this machine by loopback:
+// localhost, 127.x.x.x or [::1].
+bool IsLoopbackHost(std::string_view host);
+
+// Whether the request's Host is one of loopback or one of `names`. A page of another site whose
+// name is made to resolve to loopback (DNS rebinding) comes with that name.
+bool HasLocalHost(const HttpRequest& request, const std::vector<std::string>& names);
+
 // The headers that let a page of the request's origin read the answer, where `allowed` (an origin,
 // "*" for any, "" for none) does.
 HttpHeaders CorsHeaders(const HttpRequest& request, const std::string& allowed);

@@ -78,8 +78,9 @@ void CompletionJob::Take(int index, EngineEvent event) {
   if (delta.empty()) return;
   if (request_.stream) {
     StartStream();
-    exchange_->Write(
-        format_.Chunk(index, delta, !std::exchange(choice.streamed, true), request_.include_usage));
+    const bool first = !std::exchange(choice.streamed, true);
+    exchange_->Write(format_.Chunk(index, delta, first, request_.include_usage),
+                     /*at_once=*/first && request_.echo);
   } else {
     choice.collected.Append(std::move(delta));
   }

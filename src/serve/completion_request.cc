@@ -1,6 +1,7 @@
 #include "serve/completion_request.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -22,6 +23,10 @@ void OnlyZero(const char* name, const Json& value) {
 }
 
 uint64_t Seed(const Json& value) {
+  // A number with a point or an exponent, or one that is too large for an integer.
+  if (value.is_number_float() && !(std::abs(value.get<double>()) < 0x1p63)) {
+    ThrowParam("seed", fmt::format("got {}, expected a whole number of 64 bits", ToText(value)));
+  }
   return value.is_number_unsigned() ? value.get<uint64_t>()
                                     : static_cast<uint64_t>(value.get<int64_t>());
 }
@@ -40,6 +45,8 @@ constexpr Field<StreamOptions> kStreamOptions[] = {
      [](StreamOptions& o, const Json& v) { o.include_usage = v.get<bool>(); }},
     {{"include_obfuscation", Type::kIgnored, 0, 0, "", "Ignored"}, nullptr},
 };
+
+constexpr size_t kLongestStop = 4096;  // bytes
 
 constexpr Field<Request> kCommonFields[] = {
     {{"model", Type::kString, 0, 0, "", "The name of the served model; without it, that one"},
@@ -70,8 +77,15 @@ constexpr Field<Request> kCommonFields[] = {
     {{"n", Type::kInteger, 1, 1024, "1", "Texts per prompt"},
      [](Request& r, const Json& v) { r.n = v.get<int>(); }},
     {{"stop", Type::kStrings, 0, 16, "",
-      "The text ends before the first of these, up to 16 strings"},
-     [](Request& r, const Json& v) { r.stop = Strings(v); }},
+      "The text ends before the first of these, up to 16 strings of 4096 bytes"},
+     [](Request& r, const Json& v) {
+       r.stop = Strings(v);
+       for (const std::string& stop : r.stop) {
+         if (stop.size() <= kLongestStop) continue;
+         ThrowParam("stop", fmt::format("a string of {} bytes, expected at most {}", stop.size(),
+                                        kLongestStop));
+       }
+     }},
     {{"stream", Type::kBool, 0, 0, "false", "Server-sent events, one chunk per token"},
      [](Request& r, const Json& v) { r.stream = v.get<bool>(); }},
     {{"stream_options", Type::kObject, 0, 0, "", "{\"include_usage\": true}: usage at the end"},
@@ -193,11 +207,12 @@ CompletionRequest ParseCompletion(const Json& body, bool chat, const RequestLimi
   if (request.include_usage && !request.stream) {
     ThrowParam("stream_options", "only with stream");
   }
-  const size_t choices =
-      static_cast<size_t>(request.n) * (chat ? 1 : Entries(request.prompt).size());
-  if (choices > static_cast<size_t>(limits.max_choices)) {
-    ThrowParam("prompt", fmt::format("{} texts (prompts times n), expected at most {}", choices,
-                                     limits.max_choices));
+  const size_t prompts = chat ? 1 : Entries(request.prompt).size();
+  const size_t choices = static_cast<size_t>(request.n) * prompts;
+  const size_t most = static_cast<size_t>(limits.max_choices);
+  if (choices > most) {
+    ThrowParam(prompts > most ? "prompt" : "n",
+               fmt::format("{} texts (prompts times n), expected at most {}", choices, most));
   }
   return request;
 }
@@ -212,17 +227,21 @@ void EncodePrompts(const Tokenizer& tokenizer, const ChatTemplate* chat, int64_t
     }
     request.prompts.push_back({chat->Encode(tokenizer, request.messages), ""});
     for (const std::string& stop : chat->stop()) request.stop.push_back(stop);
+    request.messages = {};
   } else {
     for (const Json& entry : Entries(request.prompt)) {
       Prompt& prompt = request.prompts.emplace_back();
       if (entry.is_string()) {
-        prompt.text = entry.get<std::string>();
-        prompt.tokens = tokenizer.Encode(prompt.text);
+        std::string text = entry.get<std::string>();
+        prompt.tokens = tokenizer.Encode(text);
+        if (request.echo) prompt.text = std::move(text);
       } else {
         prompt.tokens = entry.get<std::vector<int32_t>>();
+        if (!request.echo) continue;
         for (const int32_t token : prompt.tokens) prompt.text += tokenizer.TokenBytes(token);
       }
     }
+    request.prompt = nullptr;
   }
   const char* name = request.chat ? "messages" : "prompt";
   int64_t longest = 0;

@@ -17,7 +17,7 @@ namespace denseformer {
 
 struct Prompt {
   std::vector<int32_t> tokens;
-  std::string text;  // what echo gives back
+  std::string text;  // what echo gives back; empty without it
 };
 
 // What one request may ask for.
@@ -30,8 +30,10 @@ struct RequestLimits {
 struct CompletionRequest {
   bool chat = false;
   std::string model;  // empty: whichever is served
-  Json prompt;        // as it came
+  // As they came, until they are tokens.
+  Json prompt;
   std::vector<ChatMessage> messages;
+
   std::vector<Prompt> prompts;  // the same as tokens
 
   SamplingOptions sampling;
@@ -56,7 +58,8 @@ std::span<const Field<CompletionRequest>> ChatFields();
 // Reads and checks a body. Throws RequestError. Fills all but `prompts`.
 CompletionRequest ParseCompletion(const Json& body, bool chat, const RequestLimits& limits);
 
-// Fills `prompts`, max_tokens and stop. `chat` is the template, or nullptr. Throws RequestError.
+// Fills `prompts`, max_tokens and stop, and empties what the prompts came from: a request may wait
+// for long. `chat` is the template, or nullptr. Throws RequestError.
 void EncodePrompts(const Tokenizer& tokenizer, const ChatTemplate* chat, int64_t context,
                    const RequestLimits& limits, CompletionRequest& request);
 

@@ -291,8 +291,18 @@ TEST_F(CompletionsTest, WrongParametersAreNamed) {
   ExpectRefused(R"({"prompt": "a", "max_tokens": 1.5})", 400, "max_tokens", "a whole number");
   ExpectRefused(R"({"prompt": "a", "max_tokens": 1e300})", 400, "max_tokens", "from 0");
   ExpectRefused(R"({"prompt": "a", "n": 0})", 400, "n", "from 1");
-  ExpectRefused(R"({"prompt": "a", "n": 500})", 400, "prompt", "500 texts");
+  ExpectRefused(R"({"prompt": "a", "n": 500})", 400, "n", "500 texts");
+  ExpectRefused(ToText({{"prompt", std::vector<std::string>(129, "a")}}), 400, "prompt",
+                "129 texts");
+  ExpectRefused(R"({"messages": [{"role": "user", "content": "x"}], "n": 500})", 400, "n",
+                "500 texts", "/v1/chat/completions");
+  for (const char* seed : {"1e19", "18446744073709551616", "-9223372036854775809", "9.3e18"}) {
+    ExpectRefused(fmt::format(R"({{"prompt": "a", "seed": {}}})", seed), 400, "seed",
+                  "a whole number");
+  }
   ExpectRefused(R"({"prompt": "a", "stop": [""]})", 400, "stop", "empty");
+  ExpectRefused(ToText({{"prompt", "a"}, {"stop", std::string(5000, 'x')}}), 400, "stop",
+                "at most 4096");
   ExpectRefused(R"({"prompt": "a", "stop": 3})", 400, "stop", "a list of strings");
   ExpectRefused(R"({"prompt": "a", "logprobs": 100})", 400, "logprobs", "at most 20");
   ExpectRefused(R"({"prompt": "a", "logprobs": true})", 400, "logprobs", "a whole number");
@@ -347,6 +357,7 @@ TEST_F(CompletionsTest, OtherEndpoints) {
   const Json models = Json::parse(get("/v1/models"));
   EXPECT_EQ(models["object"], "list");
   EXPECT_EQ(models["data"][0]["id"], "bytes");
+  EXPECT_EQ(models["data"][0]["max_logprobs"], 20);
   EXPECT_EQ(Json::parse(get("/v1/models/bytes"))["object"], "model");
   EXPECT_EQ(Json::parse(get("/health"))["status"], "ok");
   EXPECT_EQ(Json::parse(get("/health?probe=1"))["status"], "ok");
@@ -370,6 +381,7 @@ TEST_F(CompletionsTest, OtherEndpoints) {
                                    ["application/json"]["schema"]["properties"];
   EXPECT_EQ(properties["temperature"]["maximum"], 100);
   EXPECT_EQ(document["paths"].size(), Routes().size());
+  EXPECT_EQ(document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["name"], "id");
 
   EXPECT_EQ(client.Call("GET", "/nowhere").status, 404);
   const HttpClient::Answer wrong = client.Call("GET", "/v1/completions");

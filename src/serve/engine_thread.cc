@@ -13,8 +13,11 @@ constexpr int kMostUnacknowledged = 8;
 
 }  // namespace
 
-EngineThread::EngineThread(const EngineOptions& options, Callbacks callbacks)
-    : options_(options), callbacks_(std::move(callbacks)), thread_([this] { Main(); }) {}
+EngineThread::EngineThread(const EngineOptions& options, Callbacks callbacks, double gather_seconds)
+    : options_(options),
+      callbacks_(std::move(callbacks)),
+      gather_time_(gather_seconds),
+      thread_([this] { Main(); }) {}
 
 EngineThread::~EngineThread() {
   {
@@ -28,6 +31,7 @@ EngineThread::~EngineThread() {
 void EngineThread::Push(Command command) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    submitted_ += command.kind == Command::kSubmit ? 1 : 0;
     commands_.push_back(std::move(command));
   }
   changed_.notify_all();
@@ -71,16 +75,25 @@ bool EngineThread::WaitForWork(bool idle, std::vector<Command>& commands) {
   changed_.wait(lock, [&] {
     return stop_ || ((!idle || !commands_.empty()) && unacknowledged_ < kMostUnacknowledged);
   });
+  if (idle && submitted_ > 0 && submitted_ < finished_) {
+    changed_.wait_for(lock, gather_time_, [&] { return stop_ || submitted_ >= finished_; });
+  }
   commands = std::exchange(commands_, {});
+  submitted_ = 0;
   return !stop_;
 }
 
 void EngineThread::Loop(DecodeEngine& engine) {
   std::vector<Command> commands;
-  while (WaitForWork(engine.idle(), commands)) {
+  while (WaitForWork(engine.idle() && calls_.empty(), commands)) {
     EngineUpdate update;
     for (Command& command : commands) Execute(engine, command, update);
     Deliver(engine, update);
+    if (!calls_.empty()) {
+      const std::function<void()> work = std::move(calls_.front());
+      calls_.pop_front();
+      work();
+    }
     if (engine.idle()) continue;
     EngineUpdate after;
     Step(engine, after);
@@ -89,7 +102,7 @@ void EngineThread::Loop(DecodeEngine& engine) {
 }
 
 void EngineThread::Execute(DecodeEngine& engine, Command& command, EngineUpdate& update) {
-  if (command.kind == Command::kCall) return command.work();
+  if (command.kind == Command::kCall) return calls_.push_back(std::move(command.work));
   if (command.kind == Command::kCancel) {
     const auto found = ids_.find(command.key);
     if (found == ids_.end()) return;  // finished meanwhile, or refused
@@ -118,11 +131,13 @@ void EngineThread::Step(DecodeEngine& engine, EngineUpdate& update) {
     update.started.push_back(waiting_.front());
     waiting_.pop_front();
   }
+  finished_ = 0;
   for (EngineEvent& event : events) {
     const auto found = keys_.find(event.id);
     DF_CHECK(found != keys_.end());
     const SequenceKey key = found->second;
     if (event.finish) {
+      ++finished_;
       ids_.erase(key);
       keys_.erase(found);
     }

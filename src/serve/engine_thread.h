@@ -6,6 +6,7 @@
 #ifndef DENSEFORMER_SERVE_ENGINE_THREAD_H_
 #define DENSEFORMER_SERVE_ENGINE_THREAD_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -52,15 +53,21 @@ class EngineThread {
     std::function<void(const Error&)> failed;
   };
 
+  // Texts of equal length end in the same step, and their clients ask again within a moment. An
+  // engine that would begin with the first of them alone would keep all others waiting for a step,
+  // every time; so it waits this long for as many as ended together.
+  static constexpr double kGatherSeconds = 0.002;
+
   // Starts the thread, which loads the model first.
-  EngineThread(const EngineOptions& options, Callbacks callbacks);
+  EngineThread(const EngineOptions& options, Callbacks callbacks,
+               double gather_seconds = kGatherSeconds);
   // Ends it after the step under way.
   ~EngineThread();
 
   // From any thread:
   void Submit(SequenceKey key, SequenceRequest request);
   void Cancel(SequenceKey key);
-  // Calls `work` between two steps.
+  // Calls `work` between two steps, one such call at a time.
   void Call(std::function<void()> work);
   void Acknowledge();
 
@@ -75,7 +82,7 @@ class EngineThread {
   void Push(Command command);
   void Main();
   void Loop(DecodeEngine& engine);
-  // False where the thread is to end.
+  // False where the thread is to end. `idle`: there is nothing to do but what others send.
   bool WaitForWork(bool idle, std::vector<Command>& commands);
   void Execute(DecodeEngine& engine, Command& command, EngineUpdate& update);
   void Step(DecodeEngine& engine, EngineUpdate& update);
@@ -83,14 +90,18 @@ class EngineThread {
 
   EngineOptions options_;
   Callbacks callbacks_;
+  const std::chrono::duration<double> gather_time_;
   // Of the engine's thread.
   std::map<SequenceKey, SequenceId> ids_;
   std::map<SequenceId, SequenceKey> keys_;
   std::deque<SequenceKey> waiting_;  // accepted, not started, in order
+  std::deque<std::function<void()>> calls_;
+  int finished_ = 0;  // sequences that ended in the last step
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Command> commands_;
+  int submitted_ = 0;  // among the commands
   int unacknowledged_ = 0;
   bool stop_ = false;
   std::thread thread_;  // last: it uses the others

@@ -13,6 +13,7 @@ constexpr StatusRow kStatuses[] = {
     {204, "No Content"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
+    {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
     {408, "Request Timeout"},

@@ -40,13 +40,15 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
+  // Its body is there only until the handler of the request returns.
   virtual const HttpRequest& request() const = 0;
   virtual void Send(HttpResponse response) = 0;
   // The body of `response` is the begin of the stream.
   virtual void StartStream(HttpResponse response) = 0;
   // A client that does not read as fast as it is written to is cut off where the buffer of its
-  // connection is full.
-  virtual void Write(std::string_view bytes) = 0;
+  // connection is full. Bytes that come `at_once` (an echoed prompt) do not fill it: no client
+  // could have read them before.
+  virtual void Write(std::string_view bytes, bool at_once = false) = 0;
   virtual void End() = 0;
   // Called once, from the event loop, where the client is gone before the answer is complete.
   virtual void OnClose(std::function<void()> callback) = 0;

@@ -14,9 +14,10 @@ namespace beast = boost::beast;
 
 namespace {
 
-constexpr size_t kReadAhead = 8 << 10;  // that a client may send before its answer is complete
-constexpr double kClosingSeconds = 2;   // for a client to read the last answer
+constexpr size_t kReadAhead = 64 << 10;  // that a client may send before its answer is complete
+constexpr double kClosingSeconds = 2;    // for a client to read the last answer
 constexpr int kSendBuffer = 64 << 10;
+constexpr size_t kSmallBody = 16 << 10;  // a body that is received however much others hold
 constexpr size_t kSmallRead = 2 << 10, kLargeRead = 64 << 10;
 
 double SecondsSince(HttpConnection::Clock::time_point then, HttpConnection::Clock::time_point now) {
@@ -54,18 +55,19 @@ class HttpExchange : public Exchange {
     if (!c) return;
     c->SendHead(response, std::nullopt);
     c->Flush();
-    Write(response.body);
+    Write(response.body, /*at_once=*/false);
   }
 
-  void Write(std::string_view bytes) override {
+  void Write(std::string_view bytes, bool at_once) override {
     const std::shared_ptr<HttpConnection> c = Current();
     if (!c || bytes.empty()) return;
+    if (c->unsent_bytes() > c->options_.max_output_bytes + c->at_once_) return c->Abort();
     if (!c->head_) {
       if (c->chunked_) c->Queue(fmt::format("{:x}\r\n", bytes.size()));
       c->Queue(bytes);
       if (c->chunked_) c->Queue("\r\n");
+      if (at_once) c->at_once_ += bytes.size();
     }
-    if (c->unsent_bytes() > c->options_.max_output_bytes) return c->Abort();
     c->Flush();
   }
 
@@ -78,6 +80,8 @@ class HttpExchange : public Exchange {
   }
 
   void OnClose(std::function<void()> callback) override { on_close_ = std::move(callback); }
+
+  void FreeBody() { std::string().swap(request_.body); }  // assigning would keep the memory
 
   std::function<void()> TakeOnClose() { return std::exchange(on_close_, {}); }
 
@@ -93,10 +97,11 @@ class HttpExchange : public Exchange {
 };
 
 HttpConnection::HttpConnection(Socket socket, const HttpServer& server, const HttpOptions& options,
-                               std::function<void(HttpConnection&)> closed)
+                               size_t& buffered, std::function<void(HttpConnection&)> closed)
     : socket_(std::move(socket)),
       server_(server),
       options_(options),
+      buffered_(buffered),
       closed_(std::move(closed)),
       read_since_(Clock::now()) {}
 
@@ -113,8 +118,12 @@ void HttpConnection::Start() {
 }
 
 void HttpConnection::Read() {
-  const size_t most = state_ == State::kAnswering ? kReadAhead : SIZE_MAX;
-  if (reading_ || state_ == State::kClosed || buffer_.size() >= most) return;
+  if (reading_ || state_ == State::kClosed) return;
+  if (state_ == State::kAnswering && buffer_.size() >= kReadAhead) {
+    // Without a read nobody would notice that the client leaves. What is left to send ends by time.
+    if (!complete_) Abort();
+    return;
+  }
   reading_ = true;
   const bool in_body = state_ == State::kReading && parser_ && parser_->is_header_done();
   socket_.async_read_some(
@@ -129,6 +138,7 @@ void HttpConnection::OnRead(const boost::system::error_code& error, size_t count
   buffer_.commit(count);
   if (state_ == State::kClosing) buffer_.consume(buffer_.size());
   if (state_ == State::kReading) Parse();
+  CountBuffers();
   Read();
 }
 
@@ -152,8 +162,20 @@ void HttpConnection::Parse() {
       }
     }
     if (parser_->is_done()) return Dispatch();
+    CountBuffers();
+    if (buffered_ > options_.max_buffered_bytes && parser_->get().body().size() > kSmallBody) {
+      return Refuse(503, "the server holds as much of other requests as it may; try again later");
+    }
     if (used == 0) break;
   }
+}
+
+void HttpConnection::CountBuffers() {
+  size_t held = 0;
+  if (state_ != State::kClosed) held = unsent_bytes() + buffer_.size();
+  if (state_ == State::kReading && parser_) held += parser_->get().body().size();
+  buffered_ += held - counted_;
+  counted_ = held;
 }
 
 void HttpConnection::Fail(const boost::system::error_code& error) {
@@ -168,6 +190,7 @@ void HttpConnection::Fail(const boost::system::error_code& error) {
 
 void HttpConnection::Refuse(int status, const std::string& message) {
   state_ = State::kAnswering;
+  parser_.reset();
   keep_alive_ = chunked_ = head_ = false;
   const HttpResponse response = server_.on_error(status, message);
   SendHead(response, response.body.size());
@@ -195,8 +218,11 @@ void HttpConnection::Dispatch() {
   if (head_) request.method = "GET";
   parser_.reset();
   if (buffer_.size() == 0) buffer_ = {};  // a large request must not leave its memory behind
-  exchange_ = std::make_shared<HttpExchange>(weak_from_this(), std::move(request));
-  server_.on_request(exchange_);
+  CountBuffers();
+  const auto exchange = std::make_shared<HttpExchange>(weak_from_this(), std::move(request));
+  exchange_ = exchange;
+  server_.on_request(exchange);
+  exchange->FreeBody();  // the request may wait for long
 }
 
 void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t> length) {
@@ -206,7 +232,7 @@ void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t
   if (!response.content_type.empty()) {
     head += fmt::format("Content-Type: {}\r\n", response.content_type);
   }
-  if (length) {
+  if (length && response.status != 204) {
     head += fmt::format("Content-Length: {}\r\n", *length);
   } else if (chunked_) {
     head += "Transfer-Encoding: chunked\r\n";
@@ -217,7 +243,9 @@ void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t
 }
 
 void HttpConnection::Queue(std::string_view bytes) {
-  if (state_ != State::kClosed) next_ += bytes;
+  if (state_ == State::kClosed) return;
+  next_ += bytes;
+  CountBuffers();
 }
 
 void HttpConnection::Flush() {
@@ -227,10 +255,15 @@ void HttpConnection::Flush() {
     sent_ = 0;
   }
   if (sending_.empty()) {
+    behind_ = false;
     if (complete_) Answered();
     return;
   }
   writing_ = true;
+  if (!std::exchange(behind_, true)) {
+    behind_since_ = Clock::now();
+    taken_ = 0;
+  }
   if (sent_ == 0) write_since_ = Clock::now();
   socket_.async_write_some(boost::asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
                            [self = shared_from_this()](const auto& error, size_t count) {
@@ -243,6 +276,9 @@ void HttpConnection::OnWrite(const boost::system::error_code& error, size_t coun
   if (state_ == State::kClosed) return;
   if (error) return Abort();
   sent_ += count;
+  taken_ += count;
+  at_once_ = std::min(at_once_, unsent_bytes());
+  CountBuffers();
   write_since_ = Clock::now();
   if (sent_ == sending_.size()) {
     sending_.clear();
@@ -276,8 +312,16 @@ void HttpConnection::CloseGently() {
   Read();
 }
 
+// Nothing is taken for long, or so little that a large answer would be held for hours.
+bool HttpConnection::TooSlow(Clock::time_point now) const {
+  if (!writing_) return false;
+  if (SecondsSince(write_since_, now) > options_.write_seconds) return true;
+  const double late = SecondsSince(behind_since_, now) - options_.write_seconds;
+  return late * options_.min_bytes_per_second > static_cast<double>(taken_);
+}
+
 void HttpConnection::CheckTime(Clock::time_point now) {
-  if (writing_ && SecondsSince(write_since_, now) > options_.write_seconds) return Abort();
+  if (TooSlow(now)) return Abort();
   if (state_ == State::kClosing && SecondsSince(closing_since_, now) > kClosingSeconds) {
     return Close();
   }
@@ -310,6 +354,7 @@ void HttpConnection::Close() {
   socket_.close(ignored);
   next_ = {};
   exchange_.reset();
+  CountBuffers();
   closed_(*this);
 }
 

@@ -1,8 +1,8 @@
 // One connection of the server: reads requests one after the other and writes the answers. The only
 // users of Boost here are this file and http_server.cc.
 //
-// There is always one read under way, so that a client that leaves is noticed at once; what it
-// sends ahead of its answer is kept up to a limit.
+// There is always one read under way while a request is in work, so that a client that leaves is
+// noticed at once; one that sends too much ahead of its answer is cut off.
 #ifndef DENSEFORMER_SERVE_HTTP_CONNECTION_H_
 #define DENSEFORMER_SERVE_HTTP_CONNECTION_H_
 
@@ -27,9 +27,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Clock = std::chrono::steady_clock;
   using Socket = boost::asio::ip::tcp::socket;
 
-  // `server` must outlive it; `closed` is called once.
+  // The references must outlive it; `closed` is called once. `buffered` is a sum over connections,
+  // to which this one adds the bytes that it holds.
   HttpConnection(Socket socket, const HttpServer& server, const HttpOptions& options,
-                 std::function<void(HttpConnection&)> closed);
+                 size_t& buffered, std::function<void(HttpConnection&)> closed);
 
   void Start();
   // Answers with an error and closes, without reading a request.
@@ -48,10 +49,12 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void OnRead(const boost::system::error_code& error, size_t count);
   void Parse();
   void Dispatch();
+  void CountBuffers();
   void Fail(const boost::system::error_code& error);
   void SendHead(const HttpResponse& response, std::optional<size_t> length);
   void Queue(std::string_view bytes);
   void Flush();
+  bool TooSlow(Clock::time_point now) const;
   void OnWrite(const boost::system::error_code& error, size_t count);
   void Answered();
   void CloseGently();
@@ -60,6 +63,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Socket socket_;
   const HttpServer& server_;
   const HttpOptions& options_;
+  size_t& buffered_;
+  size_t counted_ = 0;  // its part of buffered_
   std::function<void(HttpConnection&)> closed_;
   State state_ = State::kReading;
   boost::beast::flat_buffer buffer_;
@@ -71,8 +76,11 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool answered_ = false;  // at least one request
   std::string sending_, next_;
   size_t sent_ = 0;
+  size_t at_once_ = 0;  // of the unsent bytes, at most so many came at once
   bool writing_ = false;
-  Clock::time_point read_since_, write_since_, closing_since_;
+  bool behind_ = false;  // something is unsent, since behind_since_
+  size_t taken_ = 0;     // by the client since then
+  Clock::time_point read_since_, write_since_, behind_since_, closing_since_;
 };
 
 }  // namespace denseformer

@@ -59,6 +59,8 @@ class AsioServer : public HttpServer {
     Accept();
     Tick();
     io_.run();
+    boost::system::error_code ignored;
+    signals_.clear(ignored);
     CloseAll();
   }
 
@@ -71,13 +73,15 @@ class AsioServer : public HttpServer {
     return bytes;
   }
 
+  size_t buffered_bytes() const override { return buffered_; }
+
   void Post(std::function<void()> work) override { asio::post(io_, std::move(work)); }
 
  private:
   void WaitForSignal() {
-    signals_.async_wait([this](const auto& error, int) {
+    signals_.async_wait([this](const auto& error, int signal) {
       if (error) return;
-      on_signal();
+      on_signal(signal);
       WaitForSignal();
     });
   }
@@ -90,7 +94,7 @@ class AsioServer : public HttpServer {
         return;
       }
       auto connection = std::make_shared<HttpConnection>(
-          std::move(socket), *this, options_,
+          std::move(socket), *this, options_, buffered_,
           [this](HttpConnection& closed) { connections_.erase(closed.shared_from_this()); });
       const bool full = connections_.size() >= static_cast<size_t>(options_.max_connections);
       connections_.insert(connection);
@@ -129,6 +133,7 @@ class AsioServer : public HttpServer {
   asio::steady_timer tick_;
   asio::signal_set signals_;
   bool accept_again_ = false;
+  size_t buffered_ = 0;  // counted by the connections
   std::unordered_set<std::shared_ptr<HttpConnection>> connections_;
 };
 

@@ -19,11 +19,16 @@ struct HttpOptions {
   size_t max_header_bytes = 16 << 10;
   size_t max_body_bytes = 4 << 20;
   size_t max_output_bytes = 256 << 10;  // of a stream, written and not yet taken by the client
+  // Of all connections: requests being received and answers not yet taken. Beyond it the body of a
+  // request that is not small is answered with 503.
+  size_t max_buffered_bytes = 256 << 20;
   // From the first byte of a request to its last; for the first request of a connection also from
   // connecting to its first byte.
   double read_seconds = 30;
   double idle_seconds = 75;   // between two requests of a connection
   double write_seconds = 30;  // in which the client must take some of what it is sent
+  // Beyond write_seconds, the client must have taken as much per second of all that it was sent.
+  double min_bytes_per_second = 16 << 10;
 };
 
 class HttpServer {
@@ -37,10 +42,10 @@ class HttpServer {
   virtual int port() const = 0;
 
   // To be set before Run, called by it: a request; a signal that asks to end (SIGINT, SIGTERM),
-  // which Run catches only where this is set; ten times per second; the answer to an error that the
-  // protocol itself has (malformed, too large, too slow).
+  // which Run catches only where this is set, and leaves to the system when it ends; ten times per
+  // second; the answer to an error that the protocol itself has (malformed, too large, too slow).
   Handler on_request;
-  std::function<void()> on_signal;
+  std::function<void(int signal)> on_signal;
   std::function<void()> on_tick;
   std::function<HttpResponse(int status, const std::string& message)> on_error;
 
@@ -51,6 +56,8 @@ class HttpServer {
   virtual size_t connections() const = 0;
   // Bytes written and not yet taken by clients.
   virtual size_t unsent_bytes() const = 0;
+  // The same and bytes of requests being received: what max_buffered_bytes bounds.
+  virtual size_t buffered_bytes() const = 0;
 
   // Runs `work` on the I/O thread, in order. From any thread.
   virtual void Post(std::function<void()> work) = 0;

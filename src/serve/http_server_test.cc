@@ -1,6 +1,7 @@
 // The protocol itself: what is malformed, too large, too slow or too much.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -106,6 +107,46 @@ TEST(HttpTimeTest, SilentConnectionsEndLikeSlowRequestsNotLikeIdleOnes) {
   EXPECT_EQ(asks_later.Call("GET", "/health").status, 200);
   EXPECT_TRUE(server.Client().ReceiveEnd());
   EXPECT_EQ(asks_later.Call("GET", "/health").status, 200);
+}
+
+TEST(HttpMemoryTest, BodyIsFreedAfterItsHandler) {
+  const std::unique_ptr<HttpServer> server = HttpServer::Listen({.port = 0});
+  server->on_request = [&](const std::shared_ptr<Exchange>& exchange) {
+    EXPECT_EQ(exchange->request().body.size(), 100000u);
+    server->Post([exchange] {
+      EXPECT_LT(exchange->request().body.capacity(), 100u);
+      exchange->Send({});
+    });
+  };
+  std::thread thread([&] { server->Run(); });
+  HttpClient client("127.0.0.1", server->port());
+  EXPECT_EQ(client.Call("POST", "/", std::string(100000, 'x')).status, 200);
+  server->Post([&] { server->Stop(); });
+  thread.join();
+}
+
+TEST(HttpMemoryTest, BodiesTogetherAreBounded) {
+  ServeOptions options = SmallOptions();
+  options.http.max_buffered_bytes = 300 << 10;
+  const TestServer server(options);
+  const std::string body = ToText({{"prompt", std::string(200 << 10, 'a')}});
+  HttpClient first = server.Client();
+  const std::string head =
+      fmt::format("POST /tokenize HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.size());
+  first.Send(head + body.substr(0, body.size() - 1));
+  EXPECT_TRUE(
+      Eventually([&] { return server.Metric("denseformer_buffered_bytes") > (200 << 10); }));
+  HttpClient second = server.Client();
+  second.Send(head + body.substr(0, body.size() - 1));
+  const HttpClient::Answer refused = second.Receive();
+  EXPECT_EQ(refused.status, 503) << refused.body;
+  EXPECT_EQ(refused.Header("retry-after"), "1");
+  EXPECT_EQ(server.Post("/tokenize", {{"prompt", "small"}}).status, 200);
+  first.Send(body.substr(body.size() - 1));
+  EXPECT_EQ(first.Receive().status, 200);
+  EXPECT_TRUE(
+      Eventually([&] { return server.Metric("denseformer_buffered_bytes") < (100 << 10); }));
+  EXPECT_EQ(server.Client().Call("POST", "/tokenize", body).status, 200);
 }
 
 TEST_F(HttpServerTest, TooManyConnections) {

@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLateSeconds = 0.01;
 constexpr double kClientSeconds = 120;  // without any byte from the server
+constexpr double kPastEnd = 0.001;      // so that a wait until the end is over after it
 constexpr double kLookSeconds = 1;      // between two looks for servers that are silent
 
 double Since(Clock::time_point then) {
@@ -101,6 +102,10 @@ class Load {
     while (true) {
       StartDue();
       if (streams_.empty() && !Coming()) break;
+      if (Since(begin_) > options_.seconds + options_.end_seconds) {
+        GiveUp();
+        break;
+      }
       Wait();
     }
     result_.seconds = Since(begin_);
@@ -126,14 +131,27 @@ class Load {
   void Start(int number, bool late) {
     const std::string body = ToText(Body(options_, number, vocab_));
     const Clock::time_point begin = Clock::now();
-    HttpClient client(options_.address, options_.port, kClientSeconds);
+    // Also a server that ends in the middle of an event must not hold the load up.
+    HttpClient client(options_.address, options_.port,
+                      std::min(kClientSeconds, options_.end_seconds + kLookSeconds));
     client.SendRequest("POST", "/v1/completions", body, Headers(options_));
     streams_.push_back({std::move(client), late, begin, begin});
   }
 
+  void GiveUp() {
+    for (size_t n = 0; n < streams_.size(); ++n) {
+      Guarded([&] {
+        Throw(ErrorCode::kBusy, "not finished {} seconds after the last one may begin",
+              options_.end_seconds);
+      });
+    }
+    streams_.clear();
+  }
+
   // Waits for bytes, at most until the next request is due, and takes what came.
   void Wait() {
-    double seconds = kLookSeconds;
+    double seconds =
+        std::min(kLookSeconds, options_.seconds + options_.end_seconds + kPastEnd - Since(begin_));
     if (Coming() && static_cast<int>(streams_.size()) < options_.concurrency) {
       seconds = std::min(seconds, arrivals_[static_cast<size_t>(next_)] - Since(begin_));
     }
@@ -237,6 +255,7 @@ void LoadOptions::Validate() const {
   CheckRange("rate", rate, 0, 100000);
   CheckRange("requests", requests, 1, 100000);
   CheckRange("seconds", seconds, 0, 3600);
+  CheckRange("end_seconds", end_seconds, 0, 3600);
   CheckRange("prompt_tokens", prompt_tokens, 1, 1 << 20);
   CheckRange("max_tokens", max_tokens, 1, 1 << 20);
   if (!parameters.is_object()) {

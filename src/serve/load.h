@@ -19,11 +19,12 @@ namespace denseformer {
 struct LoadOptions {
   std::string address = "127.0.0.1";  // of loopback
   int port = 8080;
-  std::string api_key;  // empty: none
-  int concurrency = 1;  // requests at a time; with a rate, the most that may be under way
-  double rate = 0;      // requests per second; 0: closed loop
-  int requests = 32;    // in all
-  double seconds = 60;  // no request begins later than this
+  std::string api_key;      // empty: none
+  int concurrency = 1;      // requests at a time; with a rate, the most that may be under way
+  double rate = 0;          // requests per second; 0: closed loop
+  int requests = 32;        // in all
+  double seconds = 60;      // no request begins later than this, ...
+  double end_seconds = 30;  // ... and what is under way so much later is given up and has failed
   int prompt_tokens = 32;
   int max_tokens = 32;  // each text has as many
   uint64_t seed = 1;    // of prompts and arrival times

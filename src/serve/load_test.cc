@@ -51,6 +51,21 @@ TEST(LoadTest, OpenLoopKeepsItsRate) {
   EXPECT_EQ(RunLoad(options).completed, 1);
 }
 
+TEST(LoadTest, WhatDoesNotEndIsGivenUp) {
+  ServeOptions serve = SmallOptions();
+  serve.queue.max_tokens = int64_t{1} << 40;
+  const TestServer server(serve);
+  LoadOptions options = Small(server);
+  options.max_tokens = 1 << 20;
+  options.parameters = {{"context", "slide"}};
+  options.seconds = options.end_seconds = 0.1;
+  const LoadResult result = RunLoad(options);
+  EXPECT_EQ(result.completed, 0);
+  EXPECT_EQ(result.failed, 4);
+  EXPECT_NE(result.failure.find("not finished 0.1 seconds after"), std::string::npos)
+      << result.failure;
+}
+
 TEST(LoadTest, FailuresAreCounted) {
   ServeOptions serve = SmallOptions();
   serve.request.max_tokens = 4;

@@ -54,6 +54,10 @@ Json OpenApiDocument(const std::string& model_name) {
           {"required", true},
           {"content", {{"application/json", {{"schema", FieldsSchema(fields)}}}}}};
     }
+    if (std::string_view(route.path).find("{id}") != std::string_view::npos) {
+      operation["parameters"] = Json::array({Json{
+          {"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
+    }
     if ((route.flags & kPublic) != 0) operation["security"] = Json::array();
     std::string method = route.method;
     for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

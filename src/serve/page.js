@@ -3,7 +3,7 @@
   'use strict';
   var base = document.documentElement.dataset.api || '';
   var numbers = ['max_tokens', 'temperature', 'top_k', 'top_p', 'min_p', 'repetition_penalty'];
-  var tokens = [], prompt = '', ending = null, running = null, chosen = -1, view = null, stream = 'r';
+  var tokens = [], prompt = '', ending = null, running = null, chosen = -1, view = null, stream = 'r', alternatives = 8;
 
   function id(name) { return document.getElementById(name); }
   function make(tag, text, name) {
@@ -39,6 +39,7 @@
     call('/v1/models').then(function (answer) { return answer.json(); }).then(function (json) {
       var model = json.data[0];
       id('model').textContent = model.id;
+      alternatives = Math.min(alternatives, model.max_logprobs);
       say(model.parameters.toLocaleString('en') + ' parameters, context of ' + model.max_model_len + ' tokens, DWA ' + model.dwa);
     }).catch(function (error) {
       say(error.message, true);
@@ -80,7 +81,7 @@
   function generate() {
     if (running) running.abort();
     running = new AbortController();
-    var mine = running, body = {prompt: prompt = id('prompt').value, stream: true, logprobs: 8, return_token_ids: true};
+    var mine = running, body = {prompt: prompt = id('prompt').value, stream: true, logprobs: alternatives, return_token_ids: true};
     numbers.forEach(function (name) { body[name] = Number(id(name).value); });
     if (id('seed').value !== '') body.seed = Number(id('seed').value);
     if (id('stop_at').value !== '') body.stop = id('stop_at').value;
@@ -172,7 +173,8 @@
       button.setAttribute('aria-pressed', name === stream);
       button.addEventListener('click', function () {
         stream = name;
-        drawStreams();
+        // In place: a new button would not have the focus.
+        Array.from(id('streams').children).forEach(function (other) { other.setAttribute('aria-pressed', other === button); });
         drawReads();
       });
       id('streams').appendChild(button);

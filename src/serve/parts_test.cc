@@ -6,6 +6,7 @@
 #include "denseformer/tokenizer.h"
 #include "serve/access.h"
 #include "serve/chat_template.h"
+#include "serve/completion_request.h"
 #include "serve/metrics.h"
 #include "serve/openapi.h"
 #include "serve/request_error.h"
@@ -39,6 +40,19 @@ TEST(ChatTemplateTest, Mistakes) {
               parse("user = '{content}'\nstop = 'x'"));
   ExpectError(ErrorCode::kInvalid, "stop: expected a list",
               parse("user = '{content}'\nstop = ['x', '']"));
+}
+
+TEST(CompletionRequestTest, WaitsWithItsTokensAlone) {
+  const Tokenizer tokenizer = Tokenizer::Bytes();
+  for (const bool echo : {false, true}) {
+    CompletionRequest request =
+        ParseCompletion({{"prompt", {"abc", "de"}}, {"echo", echo}}, /*chat=*/false, {});
+    EncodePrompts(tokenizer, nullptr, /*context=*/100, {}, request);
+    EXPECT_TRUE(request.prompt.is_null());
+    ASSERT_EQ(request.prompts.size(), 2u);
+    EXPECT_EQ(request.prompts[0].tokens, (std::vector<int32_t>{'a', 'b', 'c'}));
+    EXPECT_EQ(request.prompts[0].text, echo ? "abc" : "");
+  }
 }
 
 TEST(AccessTest, KeyFiles) {

@@ -25,8 +25,13 @@ struct ServeOptions {
   double drain_seconds = 30;          // after SIGTERM, for requests in work
   std::vector<std::string> api_keys;  // none: no key is asked for
   std::string cors_origin;
+  // Further names under which a server on loopback is asked, beside localhost and addresses.
+  // Without keys it refuses all others: a page of another site could have its name resolve to
+  // loopback.
+  std::vector<std::string> allowed_hosts;
   std::optional<ChatTemplate> chat;
-  bool catch_signals = false;  // SIGINT and SIGTERM drain; the second one stops at once
+  // SIGINT and SIGTERM drain; the second one, or one while the model is loaded, ends the process.
+  bool catch_signals = false;
 };
 
 }  // namespace denseformer

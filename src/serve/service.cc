@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <utility>
 
 #include "base/error.h"
@@ -17,13 +18,17 @@
 namespace denseformer {
 namespace {
 
-constexpr auto kFlushTime = std::chrono::seconds(1);  // for the last answers of a drain
+// Of the time of a drain, for the last answers: one second, at most half of it.
+constexpr double kFlushSeconds = 1, kFlushShare = 0.5;
+
+constexpr const char* kOneModel = "/v1/models/{id}";
 
 constexpr Route kRoutes[] = {
     {"POST", "/v1/completions", kModel | kWork, "Continue texts", &Service::Completions},
     {"POST", "/v1/chat/completions", kModel | kWork,
      "Continue a conversation, where the server has a chat template", &Service::Chat},
     {"GET", "/v1/models", kModel, "The served model", &Service::Models},
+    {"GET", kOneModel, kModel, "The same, by its name", &Service::Models},
     {"POST", "/tokenize", kModel, "Text to token ids", &Service::Tokenize},
     {"POST", "/detokenize", kModel, "Token ids to text", &Service::Detokenize},
     {"GET", "/tokenizer_info", kModel, "What the tokenizer is", &Service::TokenizerInfo},
@@ -56,10 +61,12 @@ Service::Service(ServeOptions options, HttpServer& http)
                  .count();
   http_.on_request = [this](const std::shared_ptr<Exchange>& exchange) { Handle(exchange); };
   http_.on_tick = [this] { Tick(); };
-  if (options_.catch_signals) http_.on_signal = [this] { Drain(); };
+  if (options_.catch_signals) http_.on_signal = [this](int signal) { OnSignal(signal); };
   http_.on_error = [this](int status, const std::string& message) {
     metrics_.Add(Metric::kResponses, 1, std::to_string(status));
-    return ErrorResponse(status, message);
+    HttpResponse response = ErrorResponse(status, message);
+    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    return response;
   };
   StartEngine();
 }
@@ -95,14 +102,19 @@ void Service::StartEngine() {
 }
 
 const Route* Service::FindRoute(const HttpRequest& request, std::string& allowed) const {
-  const std::string one_model = "/v1/models/" + options_.model_name;
-  const std::string& path = request.path == one_model ? "/v1/models" : request.path;
+  const bool one_model = request.path == "/v1/models/" + options_.model_name;
+  const std::string& path = one_model ? kOneModel : request.path;
   for (const Route& route : kRoutes) {
     if (path != route.path) continue;
     if (request.method == route.method) return &route;
     allowed = route.method;
   }
   return nullptr;
+}
+
+bool Service::HostAllowed(const HttpRequest& request) const {
+  const bool open = options_.api_keys.empty() && IsLoopbackHost(options_.http.host);
+  return !open || HasLocalHost(request, options_.allowed_hosts);
 }
 
 void Service::Handle(const std::shared_ptr<Exchange>& exchange) {
@@ -120,6 +132,13 @@ void Service::Handle(const std::shared_ptr<Exchange>& exchange) {
           ErrorResponse(401, "Authorization: expected 'Bearer' and a key of this server");
       response.headers.emplace_back("WWW-Authenticate", "Bearer");
       return Reply(exchange, std::move(response));
+    }
+    if ((route == nullptr || (route->flags & kPublic) == 0) && !HostAllowed(request)) {
+      throw RequestError(
+          403, "",
+          fmt::format("Host: got '{}', expected localhost or an address of loopback; start the "
+                      "server with --allow-host or with --api-key-file",
+                      request.Header("host")));
     }
     if (route != nullptr) return Dispatch(*route, exchange);
     if (allowed.empty()) {
@@ -148,6 +167,10 @@ void Service::Dispatch(const Route& route, const std::shared_ptr<Exchange>& exch
   }
   if ((route.flags & kModel) != 0 && !model_) {
     return Refuse(exchange, "the model is being loaded", "loading");
+  }
+  if ((route.flags & kWork) != 0 && http_.buffered_bytes() > options_.http.max_buffered_bytes) {
+    return Refuse(exchange, "clients have not taken what others were answered; try again later",
+                  "buffers");
   }
   (this->*route.handle)(exchange);
 }
@@ -195,6 +218,7 @@ Json Service::ModelJson() const {
           {"created", started_},
           {"owned_by", "denseformer"},
           {"max_model_len", model_->config().seq_len},
+          {"max_logprobs", options_.request.max_logprobs},
           {"parameters", model_->parameter_count()},
           {"dwa", model_->config().dwa}};
 }
@@ -227,6 +251,7 @@ void Service::Health(const std::shared_ptr<Exchange>& exchange) {
 void Service::ShowMetrics(const std::shared_ptr<Exchange>& exchange) {
   metrics_.Set(Metric::kConnections, static_cast<double>(http_.connections()));
   metrics_.Set(Metric::kUnsentBytes, static_cast<double>(http_.unsent_bytes()));
+  metrics_.Set(Metric::kBufferedBytes, static_cast<double>(http_.buffered_bytes()));
   metrics_.Set(Metric::kResidentBytes, static_cast<double>(ResidentMemory()));
   Reply(exchange,
         {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.ToText()});
@@ -285,17 +310,27 @@ void Service::Drain() {
                                     std::chrono::duration<double>(options_.drain_seconds));
 }
 
+// Neither loading nor a step can be interrupted: a signal that must not wait for them does what it
+// does to a program that does not catch it.
+void Service::OnSignal(int signal) {
+  if (model_ && !drain_until_) return Drain();
+  LogInfo("ended by a signal {}", model_ ? "while draining" : "while the model was being loaded");
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 void Service::Tick() {
   const Clock::time_point now = Clock::now();
   queue_->CheckTime(now);
   if (!drain_until_) return;
-  if (now >= *drain_until_ && !queue_->empty()) {
-    LogWarning("serve: requests were still in work after {} seconds of draining; ended them",
+  const double left = std::chrono::duration<double>(*drain_until_ - now).count();
+  if (left <= std::min(kFlushSeconds, kFlushShare * options_.drain_seconds) && !queue_->empty()) {
+    LogWarning("serve: requests were still in work at the end of {} seconds of draining",
                options_.drain_seconds);
     queue_->FailAll(503, "the server is shutting down", "shutdown");
   }
-  const bool flushed = http_.unsent_bytes() == 0 || now >= *drain_until_ + kFlushTime;
-  if (queue_->empty() && depth_views_ == 0 && flushed) http_.Stop();
+  const bool finished = queue_->empty() && depth_views_ == 0 && http_.unsent_bytes() == 0;
+  if (finished || left <= 0) http_.Stop();
 }
 
 }  // namespace denseformer

@@ -70,6 +70,8 @@ class Service {
   using Clock = std::chrono::steady_clock;
 
   void StartEngine();
+  void OnSignal(int signal);
+  bool HostAllowed(const HttpRequest& request) const;
   void Handle(const std::shared_ptr<Exchange>& exchange);
   void Dispatch(const Route& route, const std::shared_ptr<Exchange>& exchange);
   const Route* FindRoute(const HttpRequest& request, std::string& allowed) const;

@@ -52,7 +52,7 @@
     check('alternatives', function () {
       tokens()[2].dispatchEvent(new PointerEvent('pointerover', {bubbles: true}));
       var rows = one('#tip').querySelectorAll('tr');
-      if (one('#tip').hidden || rows.length < 8) return 'hidden or ' + rows.length;
+      if (one('#tip').hidden || rows.length < 5 || rows.length > 6) return 'hidden or ' + rows.length;
       if (!one('#tip').querySelector('tr.now')) return 'the token itself is not marked';
       var box = one('#tip').getBoundingClientRect();
       if (box.left < 0 || box.right > innerWidth) return 'out of view';
@@ -76,6 +76,15 @@
       key(cells[0], 'ArrowDown');
       if (!/^after block 2 reads X_0: weight \S+ × norm \S+ = \S+$/.test(one('#cell').textContent)) return one('#cell').textContent;
       return /NaN|undefined|Infinity/.test(one('#reads').innerHTML) ? 'numbers that are none' : '';
+    });
+    check('streams', function () {
+      var buttons = one('#streams').querySelectorAll('button');
+      if (buttons.length !== 2) return buttons.length + ' buttons';
+      buttons[1].focus();
+      buttons[1].click();
+      if (document.activeElement !== buttons[1]) return 'the focus is lost';
+      var pressed = Array.from(buttons, function (button) { return button.getAttribute('aria-pressed'); }).join();
+      return pressed === 'false,true' ? '' : 'pressed: ' + pressed;
     });
     check('lens', function () {
       var rows = one('#lens').querySelectorAll('tr');

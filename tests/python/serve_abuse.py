@@ -14,6 +14,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -46,17 +47,26 @@ class Server:
         subprocess.run([program, "data", "prepare", text, "--tokenizer", "bytes", "--output", data, "--quiet"], **quiet)
         subprocess.run([program, "train", run, "--preset", "test", "--dwa", "1x1", "--data", data, "--steps", "20",
                         "--threads", "1", "--quiet"], **quiet)
-        self.process = subprocess.Popen(
-            [program, "serve", run, "--port", "0", "--threads", "1", "--max-running", str(RUNNING), "--read-seconds", "2",
+        self.program, self.run = program, run
+        self.process = self.start(run)
+        self.port = self.wait(self.process)
+
+    def start(self, run):
+        return subprocess.Popen(
+            [self.program, "serve", run, "--port", "0", "--threads", "1", "--max-running", str(RUNNING), "--read-seconds", "2",
              "--max-sequences", "2048", "--max-queue-tokens", str(1 << 40), "--drain-seconds", "60"],
             stderr=subprocess.PIPE, text=True)
-        line = self.process.stderr.readline()
+
+    @staticmethod
+    def wait(process):
+        """Waits until the model is loaded; the port."""
+        line = process.stderr.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
         require(found, f"the server said: {line}")
-        self.port = int(found.group(1))
         while "ready" not in line:
-            line = self.process.stderr.readline()
+            line = process.stderr.readline()
             require(line, "the server ended")
+        return int(found.group(1))
 
     def memory(self):
         """Resident bytes."""
@@ -284,6 +294,35 @@ async def many_streams(server, count, expected, long_tokens, long_expected, resu
     result["streams"]["ended"] = ended
 
 
+def signals(server):
+    """A signal while the model is loaded, and a second one while a stream is finished, end the program at once."""
+    loading = server.run + "-loading"
+    shutil.copytree(server.run, loading)
+    os.remove(os.path.join(loading, "tokenizer.json"))
+    os.mkfifo(os.path.join(loading, "tokenizer.json"))  # whoever opens it waits
+
+    def end(process, when):
+        time.sleep(0.3)  # it listens for signals soon after it has said so
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=20)
+        require(process.returncode == -signal.SIGTERM and when in said, f"{when}: status {process.returncode}: {said}")
+
+    slow, draining = server.start(loading), server.start(server.run)
+    try:
+        slow.stderr.readline()
+        end(slow, "being loaded")
+        with socket.create_connection(("127.0.0.1", server.wait(draining))) as client:
+            client.sendall(post("/v1/completions", text_request(1, 1 << 20)))
+            client.recv(100)
+            draining.send_signal(signal.SIGTERM)
+            while "draining" not in draining.stderr.readline():
+                pass
+            end(draining, "while draining")
+    finally:
+        for process in (slow, draining):
+            process.kill()
+
+
 async def abuse(server, sizes, result):
     expected = [content(await send(server, post("/v1/completions", text_request(n, 20)))) for n in range(8)]
     long_expected = [content(await send(server, post("/v1/completions", text_request(n, sizes["long_tokens"])))) for n in range(4)]
@@ -336,6 +375,7 @@ def main():
         server = Server(options.program, directory)
         try:
             asyncio.run(abuse(server, sizes, result))
+            signals(server)
             server.end()
         except (Failure, asyncio.TimeoutError, subprocess.TimeoutExpired) as failure:
             sys.exit(f"FAILED: {failure or 'no answer in time'}; so far: {json.dumps(result)}")
