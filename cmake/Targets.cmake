@@ -62,8 +62,7 @@ function(df_test NAME)
   endif()
   set(target ${NAME}_test)
   add_executable(${target} ${ARG_SOURCES})
-  target_link_libraries(${target} PRIVATE denseformer_internal ${ARG_LIBS} GTest::gtest GTest::gtest_main)
-  target_compile_definitions(${target} PRIVATE DENSEFORMER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_link_libraries(${target} PRIVATE denseformer_internal source_directory ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${NAME}/"
                        PROPERTIES TIMEOUT 600 ${DF_TEST_PROPERTIES})
   # The thread sanitizer looks at what threads share, which no CPU feature changes.

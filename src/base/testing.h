@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/source_directory.h"
 
 namespace denseformer {
 
@@ -78,8 +79,7 @@ std::string ErrorOf(F&& call) {
 // A test that wants it skips itself with a message.
 inline std::string SharedData(const std::string& name) {
   const char* given = std::getenv("DENSEFORMER_SHARED");
-  const std::string root =
-      given != nullptr ? given : std::string(DENSEFORMER_SOURCE_DIR) + "/../shared";
+  const std::string root = given != nullptr ? given : SourceDirectory() + "/../shared";
   const std::string path = root + "/data/" + name;
   return std::filesystem::exists(path) ? path : "";
 }

@@ -203,7 +203,7 @@ std::string OnTerminal(const std::vector<std::string>& arguments, const std::str
   if (child == 0) {
     setenv("LC_ALL", "C", 1);  // as in a container
     if (std::freopen(out.c_str(), "w", stdout) == nullptr) _exit(99);
-    std::vector<char*> words = {const_cast<char*>(DENSEFORMER_PROGRAM)};
+    std::vector<char*> words = {const_cast<char*>(ProgramPath())};
     for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);
     execv(words[0], words.data());

@@ -19,13 +19,15 @@ std::string Quoted(const std::string& word) {
 
 }  // namespace
 
+const char* ProgramPath() { return DENSEFORMER_PROGRAM; }
+
 ProgramResult RunProgram(const std::vector<std::string>& arguments, const std::string& input,
                          const std::string& shell_prefix, const std::string& shell_suffix) {
   const TemporaryDirectory scratch;
   OutputFile in(scratch / "in");
   in.Write(input);
   in.Close();
-  std::string line = shell_prefix + " " + Quoted(DENSEFORMER_PROGRAM);
+  std::string line = shell_prefix + " " + Quoted(ProgramPath());
   for (const std::string& argument : arguments) line += " " + Quoted(argument);
   line += " <" + Quoted(scratch / "in") + " 2>" + Quoted(scratch / "err") + " >" +
           Quoted(scratch / "out") + " " + shell_suffix;

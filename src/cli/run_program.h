@@ -14,7 +14,10 @@ struct ProgramResult {
   int64_t peak_bytes = 0;  // the most memory it held
 };
 
-// Runs DENSEFORMER_PROGRAM with `arguments`; `input` is its standard input. `shell_prefix`, where
+// The path of the program.
+const char* ProgramPath();
+
+// Runs the program with `arguments`; `input` is its standard input. `shell_prefix`, where
 // given, stands before the program in the shell's line ("ulimit -v 100000;").
 ProgramResult RunProgram(const std::vector<std::string>& arguments, const std::string& input = "",
                          const std::string& shell_prefix = "",

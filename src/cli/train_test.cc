@@ -51,11 +51,11 @@ class TrainCommandTest : public testing::Test {
     const pid_t child = fork();
     if (child < 0) ThrowErrno(errno, "fork");
     if (child > 0) return child;
-    std::vector<char*> words = {const_cast<char*>(DENSEFORMER_PROGRAM)};
+    std::vector<char*> words = {const_cast<char*>(ProgramPath())};
     for (const std::string& word : call) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);
     if (std::freopen("/dev/null", "w", stdout) == nullptr) _exit(126);
-    execv(DENSEFORMER_PROGRAM, words.data());
+    execv(ProgramPath(), words.data());
     _exit(127);
   }
 

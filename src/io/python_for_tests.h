@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/source_directory.h"
+
 namespace denseformer {
 
 // DENSEFORMER_PYTHON, or Debian's.
@@ -22,7 +24,7 @@ inline bool HavePytorch() {
 // Runs tests/python/SCRIPT with arguments that need no quotes; whether it succeeded.
 inline bool RunPython(const std::string& script, const std::string& arguments) {
   const std::string line =
-      Python() + " " + DENSEFORMER_SOURCE_DIR + "/tests/python/" + script + " " + arguments;
+      Python() + " " + SourceDirectory() + "/tests/python/" + script + " " + arguments;
   return std::system(line.c_str()) == 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error_testing.h"
 #include "base/file.h"
+#include "base/source_directory.h"
 #include "denseformer/tokenizer.h"
 #include "serve/access.h"
 #include "serve/chat_template.h"
@@ -94,7 +95,7 @@ TEST(MetricsTest, Text) {
 
 // docs/serving.md has a row for every route, field and metric, in the words of the program.
 TEST(ServingDocumentTest, HasTheTablesOfTheProgram) {
-  const std::string document = ReadFile(std::string(DENSEFORMER_SOURCE_DIR) + "/docs/serving.md");
+  const std::string document = ReadFile(SourceDirectory() + "/docs/serving.md");
   const auto expect = [&](const std::string& row) {
     EXPECT_NE(document.find("\n" + row + "\n"), std::string::npos)
         << "missing in docs/serving.md:\n"

@@ -236,7 +236,7 @@ TEST(OptionsTest, EveryPresetResolves) {
 }
 
 TEST(OptionsTest, DocumentIsUpToDate) {
-  EXPECT_EQ(ReadFile(std::string(DENSEFORMER_SOURCE_DIR) + "/docs/options.md"), OptionsDocument())
+  EXPECT_EQ(ReadFile(SourceDirectory() + "/docs/options.md"), OptionsDocument())
       << "run: denseformer train --print-options > docs/options.md";
 }
 

@@ -11,8 +11,7 @@ namespace denseformer {
 namespace {
 
 TEST(ScheduleTest, EqualsOneCycleOfPyTorch) {
-  const std::string table =
-      ReadFile(std::string(DENSEFORMER_SOURCE_DIR) + "/src/train/testdata/one_cycle.tsv");
+  const std::string table = ReadFile(SourceDirectory() + "/src/train/testdata/one_cycle.tsv");
   int rows = 0;
   for (const std::string& line : Split(table, '\n')) {
     if (line.empty() || line[0] == '#') continue;
