@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 RUNNING = 64  # texts generated at the same time
@@ -294,6 +295,14 @@ async def many_streams(server, count, expected, long_tokens, long_expected, resu
     result["streams"]["ended"] = ended
 
 
+def read_all(client):
+    try:
+        while client.recv(1 << 16):
+            pass
+    except OSError:  # the server has ended, or the client is closed
+        pass
+
+
 def signals(server):
     """A signal while the model is loaded, and a second one while a stream is finished, end the program at once."""
     loading = server.run + "-loading"
@@ -314,6 +323,8 @@ def signals(server):
         with socket.create_connection(("127.0.0.1", server.wait(draining))) as client:
             client.sendall(post("/v1/completions", text_request(1, 1 << 20)))
             client.recv(100)
+            # It reads on: a client that does not is cut off, and then there is nothing to finish.
+            threading.Thread(target=read_all, args=(client,), daemon=True).start()
             draining.send_signal(signal.SIGTERM)
             while "draining" not in draining.stderr.readline():
                 pass
