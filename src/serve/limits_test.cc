@@ -179,7 +179,7 @@ Json LongAnswer() {
 
 TEST(ServeLimitsTest, AnswerThatIsNotReadIsGivenUp) {
   ServeOptions options = SmallOptions();
-  options.http.write_seconds = 1;
+  options.http.write_seconds = 3;
   TestServer server(options);
   HttpClient deaf = server.Client();
   deaf.SendRequest("POST", "/v1/completions", ToText(LongAnswer()));
@@ -321,9 +321,10 @@ TEST(ServeLimitsTest, DrainDoesNotWaitForClientsBeyondItsTime) {
   HttpClient deaf = server.Client();
   deaf.SendRequest("POST", "/v1/completions", ToText(LongAnswer()));
   EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_unsent_bytes") > (1 << 20); }));
+  // Far less than the 30 seconds that a client has to take some of its answer, on any machine.
   const Clock::time_point begin = Clock::now();
   server.Stop();
-  EXPECT_LT(SecondsSince(begin), 1.4);
+  EXPECT_LT(SecondsSince(begin), 15);
 }
 
 TEST(ServeLimitsTest, LoadingIsSaid) {
