@@ -32,12 +32,6 @@ namespace denseformer {
 namespace HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_AVX2
-constexpr bool kSpreadsBytes = true;
-#else
-constexpr bool kSpreadsBytes = false;
-#endif
-
 // Calls run(Step, Form) with those of the format on this CPU.
 template <class F>
 auto WithStep(WeightFormat format, F&& run) {
@@ -163,33 +157,32 @@ void QuantizeGroup(const bf16* x, int64_t count, int8_t (&q)[kGroupTerms], Int8G
   group->offset = -128 * hn::GetLane(hn::SumOfLanes(di, sum));
 }
 
-// The bytes of a word as 16-bit integers, in the order 0, 2, 1, 3.
-void SpreadBytes(const int8_t (&q)[kGroupTerms], int16_t (&to)[kGroupTerms]) {
+// Writes the first `count` terms of a group as the kernels read them, a whole number of words.
+void StoreTerms(const int8_t (&q)[kGroupTerms], size_t count, std::byte* to) {
 #if HWY_TARGET == HWY_AVX2
+  // The bytes of a word as 16-bit integers, in the order 0, 2, 1, 3.
+  HWY_ALIGN int16_t spread[kGroupTerms];
   for (size_t k = 0; k < kGroupTerms; k += 16) {
     const __m256i wide =
         _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(q + k)));
     const __m256i low = _mm256_shufflelo_epi16(wide, 0xd8);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(to + k), _mm256_shufflehi_epi16(low, 0xd8));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(spread + k), _mm256_shufflehi_epi16(low, 0xd8));
   }
+  std::memcpy(to, spread, count * sizeof(int16_t));
+#else
+  std::memcpy(to, q, count);
 #endif
 }
 
 // `to` takes InputBytes(kInt8) per word.
 void QuantizeInput(const bf16* x, int64_t terms, std::byte* to, Int8Group* groups) {
   constexpr int64_t kTerms = static_cast<int64_t>(kGroupTerms);
+  const int64_t group_bytes = kInt8GroupWords * InputBytes(WeightFormat::kInt8);
   HWY_ALIGN int8_t q[kGroupTerms];
-  HWY_ALIGN int16_t spread[kGroupTerms];
-  for (int64_t begin = 0; begin < terms; begin += kTerms) {
+  for (int64_t begin = 0; begin < terms; begin += kTerms, to += group_bytes) {
     const int64_t count = std::min(kTerms, terms - begin);
-    const size_t stored = static_cast<size_t>(count + 3) / 4 * 4;
     QuantizeGroup(x + begin, count, q, groups++);
-    if constexpr (kSpreadsBytes) {
-      SpreadBytes(q, spread);
-      std::memcpy(to + begin * 2, spread, stored * 2);
-    } else {
-      std::memcpy(to + begin, q, stored);
-    }
+    StoreTerms(q, static_cast<size_t>(count + 3) / 4 * 4, to);
   }
 }
 

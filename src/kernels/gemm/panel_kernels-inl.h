@@ -119,7 +119,7 @@ struct Int8DotStep : WordStep {
   }
 };
 #elif HWY_TARGET == HWY_AVX2
-// 16-bit products of even and odd bytes, added in pairs. x as 16-bit integers (SpreadBytes): the
+// 16-bit products of even and odd bytes, added in pairs. x as 16-bit integers (StoreTerms): the
 // even two of a word, then the odd two.
 struct Int8PairStep {
   static constexpr int64_t kInputBytes = 8;
