@@ -52,21 +52,29 @@ float LargestOf(const float* row, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, largest)) + hn::GetLane(hn::SumOfLanes(d, odd));
 }
 
+// The low byte of each lane.
+template <class V>
+void StoreBytes(V lanes, uint8_t* to, Whole) {
+  const hn::Rebind<uint8_t, PackTag> d;
+  hn::StoreU(hn::U8FromU32(hn::And(lanes, hn::Set(hn::Rebind<uint32_t, PackTag>(), 255))), d, to);
+}
+template <class V>
+void StoreBytes(V lanes, uint8_t* to, Part part) {
+  HWY_ALIGN uint8_t bytes[hn::MaxLanes(PackTag())];
+  StoreBytes(lanes, bytes, Whole());
+  std::memcpy(to, bytes, part.count);
+}
+
 // q = round(row / step) + offset
 void RoundRow(const float* row, int64_t n, float step, int offset, uint8_t* q) {
   const PackTag d;
   const hn::Rebind<int32_t, PackTag> di;
-  const hn::Rebind<uint8_t, PackTag> d8;
+  const hn::Rebind<uint32_t, PackTag> du;
   const auto most = hn::Set(d, 127.0f), least = hn::Set(d, -127.0f), by = hn::Set(d, step);
   ForEachVector(d, n, [&](int64_t i, auto lanes) HWY_ATTR {
     const auto value = hn::Div(LoadLanes(d, row + i, lanes), by);
     const auto whole = hn::NearestInt(hn::Min(hn::Max(value, least), most));
-    HWY_ALIGN uint8_t bytes[hn::MaxLanes(d8)];
-    hn::Store(
-        hn::U8FromU32(hn::BitCast(hn::Rebind<uint32_t, PackTag>(),
-                                  hn::And(hn::Add(whole, hn::Set(di, offset)), hn::Set(di, 255)))),
-        d8, bytes);
-    std::memcpy(q + i, bytes, std::min<size_t>(hn::Lanes(d), static_cast<size_t>(n - i)));
+    StoreBytes(hn::BitCast(du, hn::Add(whole, hn::Set(di, offset))), q + i, lanes);
   });
 }
 
