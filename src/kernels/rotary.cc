@@ -1,4 +1,4 @@
-// Rotary positions. For a vector of pairs: v * (cos, cos) + (b, a) * (-sin, sin).
+// Rotary positions of whole rows (rotary-inl.h).
 #include "kernels/rotary.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -9,8 +9,8 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/rotary-inl.h"
 #include "kernels/simd.h"
-#include "kernels/vector_loop-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace denseformer {
@@ -18,47 +18,20 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// q and k are contiguous: 2 * heads heads in a row. A vector of the table serves them all.
-#if HWY_TARGET == HWY_SCALAR  // one lane: no pair in a vector
-template <class T>
-HWY_INLINE void RotateRow(const float* table, int64_t heads, int64_t head_size, float direction,
-                          T* row) {
-  for (int64_t i = 0; i < 2 * heads * head_size; i += 2) {
-    const float cosine = table[i % head_size], sine = direction * table[i % head_size + 1];
-    const float a = static_cast<float>(row[i]), b = static_cast<float>(row[i + 1]);
-    row[i] = static_cast<T>(a * cosine - b * sine);
-    row[i + 1] = static_cast<T>(b * cosine + a * sine);
-  }
-}
-#else
-template <class T>
-HWY_INLINE void RotateRow(const float* table, int64_t heads, int64_t head_size, float direction,
-                          T* row) {
-  const hn::ScalableTag<float> d;
-  const auto sign = hn::OddEven(hn::Set(d, direction), hn::Set(d, -direction));
-  ForEachVector(d, head_size, [&](int64_t i, auto lanes) HWY_ATTR {
-    const auto angles = LoadLanes(d, table + i, lanes);
-    const auto cosine = hn::DupEven(angles), sine = hn::Mul(hn::DupOdd(angles), sign);
-    for (int64_t h = 0; h < 2 * heads; ++h) {
-      T* at = row + h * head_size + i;
-      const auto v = LoadLanes(d, at, lanes);
-      const auto rotated = hn::MulAdd(hn::Reverse2(d, v), sine, hn::Mul(v, cosine));
-      StoreLanes(d, rotated, at, lanes);
-    }
-  });
-}
-#endif
-
 // Rows [begin, end) of qkv; a sequence has `time` rows.
 void RotateRows(const Tensor& table, int64_t heads, float direction, int64_t time,
                 const Tensor& qkv, int64_t begin, int64_t end) {
   const int64_t head_size = table.cols(), cols = qkv.cols();
   for (int64_t n = begin; n < end; ++n) {
     const float* angles = table.f32() + n % time * head_size;
+    // q and k are contiguous: 2 * heads heads in a row.
+    const auto rotate = [&](auto* row) HWY_ATTR {
+      RotateHeads(angles, head_size, 2 * heads, direction, /*scale=*/1.0f, row, row);
+    };
     if (qkv.dtype() == DType::kF32) {
-      RotateRow(angles, heads, head_size, direction, qkv.f32() + n * cols);
+      rotate(qkv.f32() + n * cols);
     } else {
-      RotateRow(angles, heads, head_size, direction, qkv.As<bf16>() + n * cols);
+      rotate(qkv.As<bf16>() + n * cols);
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "base/team.h"
@@ -21,7 +22,9 @@
 #include "kernels/attention/attention_row-inl.h"
 #include "kernels/attention/attention_units-inl.h"
 #include "kernels/load-inl.h"
+#include "kernels/rotary-inl.h"
 #include "kernels/tile-inl.h"
+#include "kernels/vector_loop-inl.h"
 
 #ifndef DENSEFORMER_KERNELS_ATTENTION_ATTENTION_DECODE_ONCE_
 #define DENSEFORMER_KERNELS_ATTENTION_ATTENTION_DECODE_ONCE_
@@ -107,37 +110,48 @@ void FetchLast(const DecodeHead<E>& head) {
   asm volatile("");  // GCC drops calls of functions that do nothing but prefetch
 }
 
-// Calls store(i, value) for every element of `from`, rotated by the angles of one position, times
-// scale.
-template <class E, class Store>
-void Rotate(const E* from, const float* table, size_t head_size, float scale, Store&& store) {
-  for (size_t i = 0; i < head_size; i += 2) {
-    const float cosine = table[i], sine = table[i + 1];
-    const float a = static_cast<float>(from[i]), b = static_cast<float>(from[i + 1]);
-    store(i, static_cast<E>((a * cosine - b * sine) * scale));
-    store(i + 1, static_cast<E>((b * cosine + a * sine) * scale));
-  }
-}
-
-template <class E>
-void StoreNew(const DecodeHead<E>& head) {
-  constexpr size_t kT = kTerms<E>;
-  const size_t padded = PaddedHead(head.head_size);
-  for (size_t n = 0; n < head.count; ++n) {
-    const size_t position = head.start + n, page = position / kPage, at = position % kPage;
-    const E* const k = head.q + n * 3 * head.width + head.width;
-    E* const keys = head.Keys(page) + at * kT;
-    Rotate(k, head.rotary + n * head.head_size, head.head_size, 1.0f,
-           [&](size_t i, E value) { keys[i / kT * kPage * kT + i % kT] = value; });
-    E* const values = head.Values(page) + at / kT * padded * kT + at % kT;
-    for (size_t i = 0; i < head.head_size; ++i) values[i * kT] = k[head.width + i];
-  }
-}
-
-// The units of a page, as the products read them.
+// The units of a row or of a page, as the products read them.
 template <class E>
 const float* Units(const E* from) {
   return reinterpret_cast<const float*>(from);
+}
+
+// Values of a new token into its place in a page, of which a unit of bf16 has two tokens.
+inline void StoreValues(const float* from, size_t size, size_t at, size_t padded, float* values) {
+  std::copy_n(from, size, values + at * padded);
+}
+inline void StoreValues(const bf16* from, size_t size, size_t at, size_t padded, bf16* values) {
+  const hn::CappedTag<uint32_t, 16> d;
+  const hn::Rebind<uint16_t, decltype(d)> d16;
+  bf16* const to = values + at / 2 * padded * 2;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= size; i += hn::Lanes(d)) {
+    const auto added =
+        hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from + i)));
+    uint32_t* const units = reinterpret_cast<uint32_t*>(to + i * 2);
+    const auto before = hn::LoadU(d, units);
+    const auto unit = at % 2 == 0
+                          ? hn::Or(hn::And(before, hn::Set(d, 0xffff0000u)), added)
+                          : hn::Or(hn::And(before, hn::Set(d, 0xffffu)), hn::ShiftLeft<16>(added));
+    hn::StoreU(unit, d, units);
+  }
+  for (; i < size; ++i) to[i * 2 + at % 2] = from[i];
+}
+
+// `row` is memory for head_size elements.
+template <class E>
+void StoreNew(const DecodeHead<E>& head, E* row) {
+  const size_t size = head.head_size, padded = PaddedHead(size);
+  for (size_t n = 0; n < head.count; ++n) {
+    const size_t position = head.start + n, page = position / kPage, at = position % kPage;
+    const E* const k = head.q + n * 3 * head.width + head.width;
+    RotateHeads(head.rotary + n * size, static_cast<int64_t>(size), 1, 1.0f, 1.0f, k, row);
+    E* const keys = head.Keys(page) + at * kTerms<E>;
+    for (size_t i = 0; i < size; i += kTerms<E>) {
+      std::memcpy(keys + i * kPage, row + i, sizeof(float));
+    }
+    StoreValues(k + head.width, size, at, padded, head.Values(page));
+  }
 }
 
 // Where 1 / sqrt(head_size) goes: an fp32 query is multiplied before the products. A bf16 query is
@@ -238,16 +252,16 @@ void Group(const DecodeHead<E>& head, size_t first, size_t rows, size_t stride, 
   const size_t size = head.head_size, padded = PaddedHead(size), units = size / kTerms<E>;
   const float scale = 1.0f / std::sqrt(static_cast<float>(size));
   for (size_t r = 0; r < rows; ++r) {
-    Rotate(head.q + (first + r) * 3 * head.width, head.rotary + (first + r) * size, size,
-           kScaleScores<E> ? 1.0f : scale,
-           [&](size_t i, E value) { queries[r * size + i] = value; });
+    RotateHeads(head.rotary + (first + r) * size, static_cast<int64_t>(size), 1, 1.0f,
+                kScaleScores<E> ? 1.0f : scale, head.q + (first + r) * 3 * head.width,
+                queries + r * size);
   }
   std::fill_n(queries + rows * size, (kRows - rows) * size, E(0.0f));
   const size_t common = head.start + first + 1;  // positions that every token of the group sees
   const size_t seen = common + rows - 1;
   size_t page = 0;
   if constexpr (kRows == 1) {
-    for (; (page + kScorePages) * kPage <= seen; page += kScorePages) {
+    for (; page + kScorePages <= head.page_count(); page += kScorePages) {
       ScorePages(head, Units(queries), page, scores + page * kPage);
     }
   }
@@ -273,7 +287,11 @@ void Group(const DecodeHead<E>& head, size_t first, size_t rows, size_t stride, 
   for (size_t r = 0; r < rows; ++r) {
     const float inverse = 1.0f / total[r];
     E* const out = head.out + (first + r) * head.width;
-    for (size_t i = 0; i < size; ++i) out[i] = static_cast<E>(sums[r * padded + i] * inverse);
+    const TileTag d;
+    ForEachVector(d, static_cast<int64_t>(size), [&](int64_t i, auto lanes) HWY_ATTR {
+      const auto sum = LoadLanes(d, sums + r * padded + i, lanes);
+      StoreLanes(d, hn::Mul(sum, hn::Set(d, inverse)), out + i, lanes);
+    });
   }
 }
 
@@ -290,7 +308,7 @@ void Head(const DecodeHead<E>& head) {
     return plan.used();
   };
   place(ScratchPlan(ThreadScratch(place(ScratchPlan()))));
-  StoreNew(head);
+  StoreNew(head, queries);
   if (head.next != nullptr) FetchLast(*head.next);
   for (size_t first = 0; first < head.count; first += kTileRows) {
     const size_t n = std::min(kTileRows, head.count - first);

@@ -216,6 +216,8 @@ constexpr int64_t kChunkBytes = int64_t{384} << 10;
 // fetched into its L2 when it comes to that matrix.
 constexpr int64_t kFirstBytes = int64_t{16} << 10;
 constexpr int64_t kNextBytes = int64_t{384} << 10;
+// With more rows a matrix takes so long that fetching the start of the next one does not matter.
+constexpr int64_t kMostFetchingRows = 64;
 // Weights that are worth a thread of their own.
 constexpr int64_t kGrainBytes = int64_t{16} << 10;
 
@@ -300,7 +302,7 @@ class PanelWeight : public FrozenWeight {
         },
         [&](int part, int parts) {
           if (UsesTiles(rows)) ReleaseInt8Tiles();
-          if (next() != nullptr && rows <= kMostSimdRows) next()->Prefetch(part, parts);
+          if (next() != nullptr && rows <= kMostFetchingRows) next()->Prefetch(part, parts);
         });
     if (!epilogue.rotary_table.empty()) {
       RunEpiloguePasses(
