@@ -340,13 +340,24 @@ namespace {
 void RunHead(const DecodeHead<float>& head) { DF_DYNAMIC_DISPATCH(DecodeHeadF32)(head); }
 void RunHead(const DecodeHead<bf16>& head) { DF_DYNAMIC_DISPATCH(DecodeHeadBF16)(head); }
 
+// Whether sequences next to each other begin with the same page.
+bool SharesPages(std::span<const DecodeQuery> queries) {
+  const auto share = [](const DecodeQuery& a, const DecodeQuery& b) {
+    return !a.pages.empty() && !b.pages.empty() && a.pages.front() == b.pages.front();
+  };
+  return std::adjacent_find(queries.begin(), queries.end(), share) != queries.end();
+}
+
 template <class E>
 void Run(const DecodeAttention& a) {
   const int64_t width = a.qkv.cols() / 3, head_size = width / a.heads;
   const int64_t count = static_cast<int64_t>(a.queries.size());
+  // The heads of a sequence in a row are neighbors in its pages, which spares address translations.
+  // Where sequences share pages, each head visits all of them, so that they find it in cache.
+  const bool by_head = SharesPages(a.queries);
   const auto head = [&](int64_t n, const DecodeHead<E>* next) {
-    const DecodeQuery& query = a.queries[static_cast<size_t>(n % count)];
-    const int64_t head = n / count;
+    const DecodeQuery& query = a.queries[static_cast<size_t>(by_head ? n % count : n / a.heads)];
+    const int64_t head = by_head ? n / count : n % a.heads;
     return DecodeHead<E>{.q = a.qkv.As<E>() + query.row * 3 * width + head * head_size,
                          .width = static_cast<size_t>(width),
                          .head_size = static_cast<size_t>(head_size),
