@@ -61,3 +61,40 @@ header() {
   for _ in "$@"; do printf ' --- |'; done
   printf '\n'
 }
+
+# decode_table DIRECTORY 'BATCH...' 'CONTEXT...': decoding by number of sequences and cached tokens, in
+# bf16 and int8; without the rows that did not fit into memory.
+decode_table() {
+  local batch context p d name cells
+  header "sequences x cached tokens" "tokens/s, bf16" "of each" "over reading once" "tokens/s, int8" "of each" "over reading once"
+  for context in $3; do
+    for batch in $2; do
+      name="$batch x $context, none" cells=()
+      for p in bf16 int8; do
+        d=$1/decode-$p.json
+        grep -q "\"name\": \"$name\"" "$RESULTS/$d" || continue 2
+        cells+=("$(calc %.0f a a="$(value "$d" "$name" tokens_per_second)")"
+          "$(calc %.0f a a="$(value "$d" "$name" tokens_per_second_per_sequence)")" "$(over_limit "$d" "$name")")
+      done
+      row "$batch x $context" "${cells[@]}"
+    done
+  done
+}
+
+# together FILE: "10.6x / 10.5x", tokens/s of 16 sequences over those of one, each after 32 tokens.
+together() {
+  local key cells=()
+  for key in median_seconds minimum_seconds; do
+    cells+=("$(calc '%.1fx' '16 * a / b' a="$(value "$1" "1 x 32, none" $key)" b="$(value "$1" "16 x 32, none" $key)")")
+  done
+  echo "${cells[0]} / ${cells[1]}"
+}
+
+# load_table DIRECTORY: loading paper-48 for inference against reading its file once.
+load_table() {
+  local variant
+  header "time over reading the file once (of medians / of minima)" "bf16" "int8"
+  for variant in "take as much memory" "check its hash" "load the model"; do
+    row "$variant" "$(over_limit "$1/load-bf16.json" "$variant")" "$(over_limit "$1/load-int8.json" "$variant")"
+  done
+}
