@@ -110,6 +110,7 @@ void HttpConnection::Start() {
   socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
   // The system would otherwise hold megabytes for a client that does not read.
   socket_.set_option(Socket::send_buffer_size(kSendBuffer), ignored);
+  head_read_ = false;
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(options_.max_header_bytes));
   parser_->body_limit(options_.max_body_bytes);
@@ -151,16 +152,8 @@ void HttpConnection::Parse() {
     boost::system::error_code error;
     const size_t used = parser_->put(buffer_.data(), error);
     buffer_.consume(used);
+    if (parser_->is_header_done() && !std::exchange(head_read_, true) && !CheckHead()) return;
     if (error && error != beast::http::error::need_more) return Fail(error);
-    if (parser_->is_header_done() && !parser_->is_done() && !continued_) {
-      continued_ = true;
-      if (Lower(std::string_view(parser_->get()[beast::http::field::expect].data(),
-                                 parser_->get()[beast::http::field::expect].size())) ==
-          "100-continue") {
-        Queue("HTTP/1.1 100 Continue\r\n\r\n");
-        Flush();
-      }
-    }
     if (parser_->is_done()) return Dispatch();
     CountBuffers();
     if (buffered_ > options_.max_buffered_bytes && parser_->get().body().size() > kSmallBody) {
@@ -168,6 +161,40 @@ void HttpConnection::Parse() {
     }
     if (used == 0) break;
   }
+  // Bodies are taken as they come. What is left is the line of a chunk or trailers, of any length.
+  if (state_ == State::kReading && head_read_ && buffer_.size() > options_.max_header_bytes) {
+    Refuse(431, fmt::format("chunk: extensions or trailers larger than {} bytes",
+                            options_.max_header_bytes));
+  }
+}
+
+// What the parser lets pass. False where the request is refused.
+bool HttpConnection::CheckHead() {
+  const auto& message = parser_->get();
+  const auto text = [&](beast::http::field name) {
+    const beast::string_view value = message[name];
+    return Lower(std::string_view(value.data(), value.size()));
+  };
+  // The parser takes a body in another coding for the next request: what a proxy forwards as one
+  // would be two here.
+  const size_t codings = message.count(beast::http::field::transfer_encoding);
+  const std::string coding = text(beast::http::field::transfer_encoding);
+  if (codings > 0 && (codings > 1 || coding != "chunked" || message.version() < 11)) {
+    Refuse(501,
+           fmt::format("Transfer-Encoding: got '{}' in HTTP/{}, expected 'chunked' in HTTP/1.1",
+                       coding, message.version() < 11 ? "1.0" : "1.1"));
+    return false;
+  }
+  if (message.count(beast::http::field::host) > 1) {
+    Refuse(400, "Host: got more than one");
+    return false;
+  }
+  if (!parser_->is_done() && message.version() >= 11 &&
+      text(beast::http::field::expect) == "100-continue") {
+    Queue("HTTP/1.1 100 Continue\r\n\r\n");
+    Flush();
+  }
+  return true;
 }
 
 void HttpConnection::CountBuffers() {
@@ -201,7 +228,7 @@ void HttpConnection::Refuse(int status, const std::string& message) {
 
 void HttpConnection::Dispatch() {
   state_ = State::kAnswering;
-  begun_ = continued_ = complete_ = false;
+  begun_ = complete_ = false;
   auto message = parser_->release();
   HttpRequest request;
   const auto text = [](beast::string_view view) { return std::string(view.data(), view.size()); };
