@@ -233,14 +233,14 @@ void HttpConnection::Dispatch() {
   HttpRequest request;
   const auto text = [](beast::string_view view) { return std::string(view.data(), view.size()); };
   request.method = text(message.method_string());
-  request.path = text(message.target());
-  request.path = request.path.substr(0, request.path.find('?'));
+  request.path = TargetPath(text(message.target()));
   for (const auto& field : message) {
     request.headers.emplace_back(Lower(text(field.name_string())), text(field.value()));
   }
   request.body = std::move(message.body());
   keep_alive_ = message.keep_alive();
-  chunked_ = message.version() >= 11;
+  old_ = message.version() < 11;
+  chunked_ = !old_;
   head_ = request.method == "HEAD";
   if (head_) request.method = "GET";
   parser_.reset();
@@ -265,7 +265,10 @@ void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t
     head += "Transfer-Encoding: chunked\r\n";
   }
   for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
-  head += keep_alive_ ? "\r\n" : "Connection: close\r\n\r\n";
+  // Clients of HTTP/1.0 must be told what is usual since.
+  if (!keep_alive_) head += "Connection: close\r\n";
+  if (keep_alive_ && old_) head += "Connection: keep-alive\r\n";
+  head += "\r\n";
   Queue(head);
 }
 

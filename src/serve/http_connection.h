@@ -73,6 +73,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::shared_ptr<HttpExchange> exchange_;
   bool reading_ = false, begun_ = false, head_read_ = false;
   bool head_ = false, chunked_ = false, keep_alive_ = false;
+  bool old_ = false;       // HTTP/1.0
   bool complete_ = false;  // the whole answer is queued
   bool answered_ = false;  // at least one request
   std::string sending_, next_;

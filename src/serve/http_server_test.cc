@@ -94,6 +94,18 @@ TEST_F(HttpServerTest, LinesOfChunksAndTrailersAreBounded) {
   ExpectAlive();
 }
 
+TEST(HttpTargetTest, Path) {
+  EXPECT_EQ(TargetPath("/v1/models/a?b=/c"), "/v1/models/a");
+  EXPECT_EQ(TargetPath("/v1/models/a%20b%C3%a9"), "/v1/models/a bé");
+  EXPECT_EQ(TargetPath("/%"), "/%");
+  EXPECT_EQ(TargetPath("/%4"), "/%4");
+  EXPECT_EQ(TargetPath("/%zz%41"), "/%zzA");
+  EXPECT_EQ(TargetPath("http://localhost:8080/health?x"), "/health");
+  EXPECT_EQ(TargetPath("http://localhost"), "/");
+  EXPECT_EQ(TargetPath("http://localhost?x=/y"), "/");
+  EXPECT_EQ(TargetPath("*"), "*");
+}
+
 TEST_F(HttpServerTest, TooLarge) {
   EXPECT_EQ(Raw("GET / HTTP/1.1\r\nX: " + std::string(5000, 'x') + "\r\n\r\n").status, 431);
   EXPECT_EQ(Raw("GET /" + std::string(5000, 'x') + " HTTP/1.1\r\n\r\n").status, 431);
@@ -214,8 +226,11 @@ TEST_F(HttpServerTest, ConnectionsAreKeptOrClosedAsAsked) {
   for (int n = 0; n < 30; ++n) {
     EXPECT_EQ(Json::parse(ahead.Receive().body)["tokens"], Json::array({'A' + n}));
   }
-  // HTTP/1.0: the end of a stream is that of the connection.
+  // HTTP/1.0: who asks for it is told that the connection stays, and the end of a stream is that of
+  // the connection.
   HttpClient old = server_->Client();
+  old.Send("GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_EQ(old.Receive().Header("connection"), "keep-alive");
   const std::string body = R"({"prompt": "a", "max_tokens": 3, "stream": true})";
   old.Send(fmt::format("POST /v1/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", body.size(),
                        body));

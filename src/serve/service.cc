@@ -107,7 +107,7 @@ const Route* Service::FindRoute(const HttpRequest& request, std::string& allowed
   for (const Route& route : kRoutes) {
     if (path != route.path) continue;
     if (request.method == route.method) return &route;
-    allowed = route.method;
+    allowed = route.method == std::string_view("GET") ? "GET, HEAD" : route.method;
   }
   return nullptr;
 }
