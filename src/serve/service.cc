@@ -193,7 +193,8 @@ void Service::Refuse(const std::shared_ptr<Exchange>& exchange, const std::strin
 void Service::CheckModelName(const std::string& name) const {
   if (name.empty() || name == options_.model_name) return;
   throw RequestError(
-      404, "model", fmt::format("model: '{}' is not served, only '{}'", name, options_.model_name));
+      404, "model",
+      fmt::format("model: '{}' is not served, only '{}'", Shortened(name), options_.model_name));
 }
 
 void Service::Complete(const std::shared_ptr<Exchange>& exchange, bool chat) {
