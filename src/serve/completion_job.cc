@@ -39,7 +39,7 @@ SequenceRequest CompletionJob::Sequence(int index) const {
   sequence.sampling = request_.sampling;
   // Not by the number of the sample, so that a client gets choice k alone with a seed of its own.
   sequence.sampling.seed = seed_ + static_cast<uint64_t>(index % request_.n);
-  sequence.max_tokens = *request_.max_tokens;
+  sequence.max_tokens = PromptOf(index).max_tokens;
   sequence.stop_at_end_of_text = !request_.ignore_eos;
   sequence.logprobs = request_.logprobs;
   sequence.prompt_logprobs = request_.echo ? request_.logprobs : -1;
@@ -50,7 +50,8 @@ SequenceRequest CompletionJob::Sequence(int index) const {
 int64_t CompletionJob::most_tokens() const {
   int64_t tokens = 0;
   for (int index = 0; index < choices(); ++index) {
-    tokens += static_cast<int64_t>(PromptOf(index).tokens.size()) + *request_.max_tokens;
+    const Prompt& prompt = PromptOf(index);
+    tokens += static_cast<int64_t>(prompt.tokens.size()) + prompt.max_tokens;
   }
   return tokens;
 }

@@ -190,6 +190,15 @@ TEST_F(CompletionsTest, EchoWithLogprobsAsHarnessesReadIt) {
   EXPECT_EQ(alone["usage"]["completion_tokens"], 0);
 }
 
+TEST_F(CompletionsTest, PromptsOfOneRequestDoNotShortenEachOther) {
+  Json body = {{"prompt", "a"}, {"max_tokens", 20}, {"seed", 1}, {"ignore_eos", true}};
+  const Json alone = server_->Complete(body)["choices"][0];
+  body["prompt"] = {"a", std::string(47, 'b')};
+  const Json both = server_->Complete(body);
+  EXPECT_EQ(both["choices"][0], alone);
+  EXPECT_EQ(both["usage"]["completion_tokens"], 20 + 2);
+}
+
 TEST_F(CompletionsTest, EndOfTextIsAnEntryToo) {
   // A prompt after which the greedy token is the end of text, found by trying.
   const LanguageModel model = ByteModel();

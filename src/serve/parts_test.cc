@@ -100,6 +100,17 @@ TEST(JsonTest, LongNamesAreNotRepeated) {
   EXPECT_EQ(unknown(4000000).second, std::string(64, 'x') + "...: unknown parameter");
 }
 
+TEST(CompletionRequestTest, EachPromptHasTheRestOfItsOwnContext) {
+  const Tokenizer tokenizer = Tokenizer::Bytes();
+  CompletionRequest request = ParseCompletion(
+      {{"prompt", {"a", std::string(100, 'b'), std::string(95, 'c')}}, {"max_tokens", 10}},
+      /*chat=*/false, {});
+  EncodePrompts(tokenizer, nullptr, /*context=*/100, {}, request);
+  EXPECT_EQ(request.prompts[0].max_tokens, 10);
+  EXPECT_EQ(request.prompts[1].max_tokens, 1);
+  EXPECT_EQ(request.prompts[2].max_tokens, 6);
+}
+
 TEST(AccessTest, KeyFiles) {
   EXPECT_EQ(ParseApiKeys("# ours\nabc\n\n  def  \r\n", "k"),
             (std::vector<std::string>{"abc", "def"}));
