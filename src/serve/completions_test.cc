@@ -190,6 +190,45 @@ TEST_F(CompletionsTest, EchoWithLogprobsAsHarnessesReadIt) {
   EXPECT_EQ(alone["usage"]["completion_tokens"], 0);
 }
 
+// Also where the bytes of a text are not UTF-8, of which a model of random weights writes many.
+TEST_F(CompletionsTest, OffsetsAreThoseOfTheText) {
+  int wrong_bytes = 0;
+  for (const int seed : {1, 2, 3, 4}) {
+    const Json body = {{"prompt", {0xC3, 0xA9, 0x80, 'a', 0xE2, 0x82}},
+                       {"max_tokens", 40},
+                       {"logprobs", 0},
+                       {"seed", seed},
+                       {"temperature", 2},
+                       {"ignore_eos", true},
+                       {"echo", true}};
+    const Json choice = server_->Complete(body)["choices"][0];
+    const std::string text = choice["text"].get<std::string>();
+    std::vector<std::string> characters;
+    for (const char byte : text) {
+      if ((static_cast<unsigned char>(byte) & 0xC0) != 0x80) characters.emplace_back();
+      characters.back() += byte;
+    }
+    const Json& tokens = choice["logprobs"]["tokens"];
+    const Json& offsets = choice["logprobs"]["text_offset"];
+    ASSERT_EQ(tokens.size(), 46u);
+    for (size_t n = 0; n < tokens.size(); ++n) {
+      const auto offset = offsets[n].get<size_t>();
+      ASSERT_LT(offset, characters.size()) << n;
+      const std::string name = tokens[n].get<std::string>();
+      if (name.size() == 1) EXPECT_EQ(characters[offset], name) << n << text;
+      wrong_bytes += characters[offset] == "\uFFFD" ? 1 : 0;
+    }
+    Json streamed = Json::array();
+    for (const Json& chunk : Stream(*server_, body)) {
+      for (const Json& offset : chunk["choices"][0]["logprobs"]["text_offset"]) {
+        streamed.push_back(offset);
+      }
+    }
+    EXPECT_EQ(streamed, offsets);
+  }
+  EXPECT_GT(wrong_bytes, 10);
+}
+
 TEST_F(CompletionsTest, PromptsOfOneRequestDoNotShortenEachOther) {
   Json body = {{"prompt", "a"}, {"max_tokens", 20}, {"seed", 1}, {"ignore_eos", true}};
   const Json alone = server_->Complete(body)["choices"][0];

@@ -125,6 +125,15 @@ TEST(Utf8Test, EveryWrongByteIsReplaced) {
   EXPECT_EQ(ValidUtf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
 }
 
+TEST(Utf8Test, CursorCountsTheCharactersOfTheValidText) {
+  const std::string text = "aé\xE2\x82z\x80";  // 'a', 'é', two wrong bytes, 'z', a wrong byte
+  const int64_t expected[] = {5, 6, 6, 7, 8, 9, 10, 11};
+  CharacterCursor cursor(text, 5);
+  for (size_t n = 0; n < std::size(expected); ++n) {
+    EXPECT_EQ(cursor.MoveTo(n), expected[n]) << n;
+  }
+}
+
 TEST(MetricsTest, Text) {
   Metrics metrics;
   metrics.Add(Metric::kResponses, 1, "200");
