@@ -103,7 +103,7 @@ HttpConnection::HttpConnection(Socket socket, const HttpServer& server, const Ht
       options_(options),
       buffered_(buffered),
       closed_(std::move(closed)),
-      read_since_(Clock::now()) {}
+      read_since_(server.now()) {}
 
 void HttpConnection::Start() {
   boost::system::error_code ignored;
@@ -146,7 +146,7 @@ void HttpConnection::OnRead(const boost::system::error_code& error, size_t count
 void HttpConnection::Parse() {
   if (buffer_.size() > 0 && !begun_) {
     begun_ = true;
-    read_since_ = Clock::now();
+    read_since_ = server_.now();
   }
   while (state_ == State::kReading && buffer_.size() > 0) {
     boost::system::error_code error;
@@ -291,10 +291,10 @@ void HttpConnection::Flush() {
   }
   writing_ = true;
   if (!std::exchange(behind_, true)) {
-    behind_since_ = Clock::now();
+    behind_since_ = server_.now();
     taken_ = 0;
   }
-  if (sent_ == 0) write_since_ = Clock::now();
+  if (sent_ == 0) write_since_ = server_.now();
   socket_.async_write_some(boost::asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
                            [self = shared_from_this()](const auto& error, size_t count) {
                              self->OnWrite(error, count);
@@ -309,7 +309,7 @@ void HttpConnection::OnWrite(const boost::system::error_code& error, size_t coun
   taken_ += count;
   at_once_ = std::min(at_once_, unsent_bytes());
   CountBuffers();
-  write_since_ = Clock::now();
+  write_since_ = server_.now();
   if (sent_ == sending_.size()) {
     sending_.clear();
     sent_ = 0;
@@ -323,7 +323,7 @@ void HttpConnection::Answered() {
   exchange_.reset();
   if (!keep_alive_) return CloseGently();
   state_ = State::kReading;
-  read_since_ = Clock::now();
+  read_since_ = server_.now();
   Start();
   // From the event loop: a client that sends many requests at once must not deepen the stack.
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
@@ -335,7 +335,7 @@ void HttpConnection::Answered() {
 // does not make the system discard the answer.
 void HttpConnection::CloseGently() {
   state_ = State::kClosing;
-  closing_since_ = Clock::now();
+  closing_since_ = server_.now();
   boost::system::error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
   buffer_.consume(buffer_.size());

@@ -49,6 +49,7 @@ class AsioServer : public HttpServer {
   }
 
   int port() const override { return acceptor_.local_endpoint().port(); }
+  std::chrono::steady_clock::time_point now() const override { return options_.now(); }
 
   void Run() override {
     if (on_signal) {
@@ -114,8 +115,8 @@ class AsioServer : public HttpServer {
       // A copy: closing takes them out.
       const std::vector<std::shared_ptr<HttpConnection>> all(connections_.begin(),
                                                              connections_.end());
-      const auto now = HttpConnection::Clock::now();
-      for (const auto& connection : all) connection->CheckTime(now);
+      const auto time = now();
+      for (const auto& connection : all) connection->CheckTime(time);
       if (std::exchange(accept_again_, false)) Accept();
       if (on_tick) on_tick();
       Tick();

@@ -3,6 +3,7 @@
 #ifndef DENSEFORMER_SERVE_HTTP_SERVER_H_
 #define DENSEFORMER_SERVE_HTTP_SERVER_H_
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -29,6 +30,8 @@ struct HttpOptions {
   double write_seconds = 30;  // in which the client must take some of what it is sent
   // Beyond write_seconds, the client must have taken as much per second of all that it was sent.
   double min_bytes_per_second = 16 << 10;
+  // All of these times are measured by it.
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 class HttpServer {
@@ -40,6 +43,8 @@ class HttpServer {
   virtual ~HttpServer() = default;
 
   virtual int port() const = 0;
+  // By the clock of the options.
+  virtual std::chrono::steady_clock::time_point now() const = 0;
 
   // To be set before Run, called by it: a request; a signal that asks to end (SIGINT, SIGTERM),
   // which Run catches only where this is set, and leaves to the system when it ends; ten times per

@@ -71,7 +71,7 @@ void JobQueue::Update(EngineUpdate update) {
       Remove(place->job);
     }
   }
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = http_.now();
   for (const SequenceKey key : update.started) {
     if (const auto place = find(key)) {
       metrics_.Observe(Metric::kQueueSeconds, Seconds(now - place->job->begin()));
@@ -86,7 +86,7 @@ void JobQueue::TakeEvent(const Place& place, SequenceKey key, EngineEvent event)
   CompletionJob& job = *place.job;
   const bool ended = event.finish.has_value();
   if (event.token) {
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = http_.now();
     std::optional<Clock::time_point>& last = job.last_token(place.index);
     if (last) {
       metrics_.Observe(Metric::kInterTokenSeconds, Seconds(now - *last));
@@ -101,7 +101,7 @@ void JobQueue::TakeEvent(const Place& place, SequenceKey key, EngineEvent event)
     places_.erase(key);
   }
   if (!job.done()) return;
-  const double seconds = Seconds(Clock::now() - job.begin());
+  const double seconds = Seconds(http_.now() - job.begin());
   metrics_.Observe(Metric::kRequestSeconds, seconds);
   usual_seconds_ += 0.1 * (seconds - usual_seconds_);
   Remove(place.job);

@@ -11,6 +11,7 @@
 
 #include "serve/completion_job.h"
 #include "serve/engine_thread.h"
+#include "serve/http_server.h"
 #include "serve/metrics.h"
 
 namespace denseformer {
@@ -24,8 +25,8 @@ struct QueueLimits {
 class JobQueue {
  public:
   // The references must outlive it.
-  JobQueue(const QueueLimits& limits, Metrics& metrics, EngineThread& engine)
-      : limits_(limits), metrics_(metrics), engine_(engine) {}
+  JobQueue(const QueueLimits& limits, Metrics& metrics, EngineThread& engine, HttpServer& http)
+      : limits_(limits), metrics_(metrics), engine_(engine), http_(http) {}
 
   // Throws RequestError: 429 where there is no room now, 400 where there never will be.
   void Submit(std::shared_ptr<CompletionJob> job);
@@ -55,6 +56,7 @@ class JobQueue {
   Metrics& metrics_;
   EngineThread& engine_;
   SequenceKey next_key_ = 1;
+  HttpServer& http_;
   std::map<SequenceKey, Place> places_;  // sequences that the engine has
   std::set<std::shared_ptr<CompletionJob>> jobs_;
   int64_t sequences_ = 0, tokens_ = 0;  // of all jobs

@@ -98,7 +98,7 @@ void Service::StartEngine() {
     });
   };
   engine_ = std::make_unique<EngineThread>(options_.engine, std::move(callbacks));
-  queue_ = std::make_unique<JobQueue>(options_.queue, metrics_, *engine_);
+  queue_ = std::make_unique<JobQueue>(options_.queue, metrics_, *engine_, http_);
 }
 
 const Route* Service::FindRoute(const HttpRequest& request, std::string& allowed) const {
@@ -198,7 +198,7 @@ void Service::CheckModelName(const std::string& name) const {
 }
 
 void Service::Complete(const std::shared_ptr<Exchange>& exchange, bool chat) {
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = http_.now();
   CompletionRequest request =
       ParseCompletion(ParseBody(exchange->request().body), chat, options_.request);
   CheckModelName(request.model);
@@ -307,8 +307,8 @@ void Service::Drain() {
     return;
   }
   LogInfo("draining: finishing what is in work, for at most {} seconds", options_.drain_seconds);
-  drain_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                    std::chrono::duration<double>(options_.drain_seconds));
+  drain_until_ = http_.now() + std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(options_.drain_seconds));
 }
 
 // Neither loading nor a step can be interrupted: a signal that must not wait for them does what it
@@ -321,7 +321,7 @@ void Service::OnSignal(int signal) {
 }
 
 void Service::Tick() {
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = http_.now();
   queue_->CheckTime(now);
   if (!drain_until_) return;
   const double left = std::chrono::duration<double>(*drain_until_ - now).count();
