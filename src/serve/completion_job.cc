@@ -56,6 +56,8 @@ int64_t CompletionJob::most_tokens() const {
   return tokens;
 }
 
+int64_t CompletionJob::most_bytes() const { return AnswerBytes(request_); }
+
 void CompletionJob::Accepted() {
   if (++accepted_ == choices() && request_.stream && !done_) StartStream();
 }
@@ -112,7 +114,7 @@ void CompletionJob::Complete() {
   }
   std::vector<ChoiceDelta> collected;
   for (ChoiceState& choice : choices_) collected.push_back(std::move(choice.collected));
-  exchange_->Send({.body = ToText(format_.Whole(collected, CountUsage())), .headers = headers_});
+  exchange_->Send({.body = format_.Whole(std::move(collected), CountUsage()), .headers = headers_});
 }
 
 void CompletionJob::Fail(int status, const std::string& message, const std::string& param) {

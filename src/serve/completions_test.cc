@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "denseformer/generator.h"
+#include "serve/answer.h"
 #include "serve/testing.h"
 
 namespace denseformer {
@@ -236,6 +237,48 @@ TEST_F(CompletionsTest, PromptsOfOneRequestDoNotShortenEachOther) {
   const Json both = server_->Complete(body);
   EXPECT_EQ(both["choices"][0], alone);
   EXPECT_EQ(both["usage"]["completion_tokens"], 20 + 2);
+}
+
+// What is reserved for an answer is as much as it takes, and not many times as much.
+TEST_F(CompletionsTest, AnswersTakeWhatIsReservedForThem) {
+  const LanguageModel model = ByteModel();
+  const std::string prompt = "hé \"quoted\"\n\x01";
+  for (const int logprobs : {-1, 0, 1, 5, 20}) {
+    for (const bool echo : {false, true}) {
+      for (const bool ids : {false, true}) {
+        Json body = {{"prompt", {prompt, "x"}},
+                     {"n", 2},
+                     {"max_tokens", 40},
+                     {"echo", echo},
+                     {"seed", 1},
+                     {"temperature", 2},
+                     {"return_token_ids", ids},
+                     {"ignore_eos", true}};
+        if (logprobs >= 0) body["logprobs"] = logprobs;
+        CompletionRequest request = ParseCompletion(body, /*chat=*/false, {});
+        EncodePrompts(model.tokenizer(), nullptr, model.config().seq_len, {}, request);
+        const HttpClient::Answer answer = server_->Post("/v1/completions", body);
+        ASSERT_EQ(answer.status, 200) << answer.body;
+        const int64_t tokens = 2 * (40 + 35) + (echo ? 2 * 15 : 0);
+        const auto held = static_cast<int64_t>(answer.body.size()) +
+                          std::max(logprobs, 0) * tokens * int64_t{sizeof(TokenProbability)} +
+                          (logprobs >= 0 || ids ? tokens * int64_t{sizeof(TokenRecord)} : 0);
+        EXPECT_GT(AnswerBytes(request) + 500, held) << body;  // a head, and the names of members
+        EXPECT_LT(AnswerBytes(request), 5 * held) << body;
+      }
+    }
+  }
+  Json chat = {{"messages", Json::array({Json{{"role", "user"}, {"content", "hi"}}})},
+               {"max_tokens", 30},
+               {"ignore_eos", true},
+               {"logprobs", true},
+               {"top_logprobs", 5}};
+  CompletionRequest request = ParseCompletion(chat, /*chat=*/true, {});
+  request.prompts.emplace_back().max_tokens = 30;
+  const HttpClient::Answer answer = server_->Post("/v1/chat/completions", chat);
+  const auto size = static_cast<int64_t>(answer.body.size());
+  EXPECT_GT(AnswerBytes(request) + 500, size);
+  EXPECT_LT(AnswerBytes(request), 3 * size);
 }
 
 TEST_F(CompletionsTest, EndOfTextIsAnEntryToo) {

@@ -45,7 +45,7 @@ class HttpExchange : public Exchange {
     if (!c) return;
     c->chunked_ = false;
     c->SendHead(response, response.body.size());
-    if (!c->head_) c->Queue(response.body);
+    if (!c->head_) c->QueueBody(std::move(response.body));
     c->complete_ = true;
     c->Flush();
   }
@@ -275,6 +275,14 @@ void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t
 void HttpConnection::Queue(std::string_view bytes) {
   if (state_ == State::kClosed) return;
   next_ += bytes;
+  CountBuffers();
+}
+
+// A long one is not copied: it goes into a buffer of its own, after the head.
+void HttpConnection::QueueBody(std::string body) {
+  if (state_ != State::kClosed && body.size() > kLargeRead) Flush();
+  if (!next_.empty() || state_ == State::kClosed) return Queue(body);
+  next_ = std::move(body);
   CountBuffers();
 }
 

@@ -54,6 +54,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Fail(const boost::system::error_code& error);
   void SendHead(const HttpResponse& response, std::optional<size_t> length);
   void Queue(std::string_view bytes);
+  void QueueBody(std::string body);
   void Flush();
   bool TooSlow(Clock::time_point now) const;
   void OnWrite(const boost::system::error_code& error, size_t count);

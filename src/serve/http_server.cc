@@ -76,6 +76,23 @@ class AsioServer : public HttpServer {
 
   size_t buffered_bytes() const override { return buffered_; }
 
+  bool Reserve(size_t bytes) override {
+    if (buffered_ > options_.max_buffered_bytes ||
+        bytes > options_.max_buffered_bytes - buffered_) {
+      return false;
+    }
+    buffered_ += bytes;
+    reserved_ += bytes;
+    return true;
+  }
+
+  void Release(size_t bytes) override {
+    buffered_ -= bytes;
+    reserved_ -= bytes;
+  }
+
+  size_t reserved_bytes() const override { return reserved_; }
+
   void Post(std::function<void()> work) override { asio::post(io_, std::move(work)); }
 
  private:
@@ -134,7 +151,8 @@ class AsioServer : public HttpServer {
   asio::steady_timer tick_;
   asio::signal_set signals_;
   bool accept_again_ = false;
-  size_t buffered_ = 0;  // counted by the connections
+  size_t buffered_ = 0;  // counted by the connections, and reserved
+  size_t reserved_ = 0;
   std::unordered_set<std::shared_ptr<HttpConnection>> connections_;
 };
 

@@ -20,8 +20,8 @@ struct HttpOptions {
   size_t max_header_bytes = 16 << 10;
   size_t max_body_bytes = 4 << 20;
   size_t max_output_bytes = 256 << 10;  // of a stream, written and not yet taken by the client
-  // Of all connections: requests being received and answers not yet taken. Beyond it the body of a
-  // request that is not small is answered with 503.
+  // Of all connections: requests being received, answers not yet taken, and what handlers reserve.
+  // Beyond it the body of a request that is not small is answered with 503.
   size_t max_buffered_bytes = 256 << 20;
   // From the first byte of a request to its last; for the first request of a connection also from
   // connecting to its first byte.
@@ -61,8 +61,13 @@ class HttpServer {
   virtual size_t connections() const = 0;
   // Bytes written and not yet taken by clients.
   virtual size_t unsent_bytes() const = 0;
-  // The same and bytes of requests being received: what max_buffered_bytes bounds.
+  // The same, bytes of requests being received and reserved ones: what max_buffered_bytes bounds.
   virtual size_t buffered_bytes() const = 0;
+  // Counts bytes that a handler may come to hold for its answer. False, and nothing is counted,
+  // where all buffered bytes together would be too many.
+  virtual bool Reserve(size_t bytes) = 0;
+  virtual void Release(size_t bytes) = 0;
+  virtual size_t reserved_bytes() const = 0;
 
   // Runs `work` on the I/O thread, in order. From any thread.
   virtual void Post(std::function<void()> work) = 0;

@@ -33,6 +33,12 @@ void CheckLimit(const char* what, int64_t already, int64_t more, int64_t most) {
 void JobQueue::Submit(std::shared_ptr<CompletionJob> job) {
   CheckLimit("sequences", sequences_, job->choices(), limits_.max_sequences);
   CheckLimit("tokens", tokens_, job->most_tokens(), limits_.max_tokens);
+  if (!http_.Reserve(static_cast<size_t>(job->most_bytes()))) {
+    throw RequestError(503, "",
+                       fmt::format("the answer may take {} bytes of memory, more than the server "
+                                   "has left for answers; try again later",
+                                   job->most_bytes()));
+  }
   sequences_ += job->choices();
   tokens_ += job->most_tokens();
   jobs_.insert(job);
@@ -113,6 +119,7 @@ void JobQueue::Remove(const std::shared_ptr<CompletionJob>& job) {
   if (kept->status() != 0) metrics_.Add(Metric::kResponses, 1, std::to_string(kept->status()));
   sequences_ -= kept->choices();
   tokens_ -= kept->most_tokens();
+  http_.Release(static_cast<size_t>(kept->most_bytes()));
   for (const SequenceKey key : kept->keys) {
     if (places_.erase(key) > 0) engine_.Cancel(key);
   }

@@ -28,7 +28,8 @@ class JobQueue {
   JobQueue(const QueueLimits& limits, Metrics& metrics, EngineThread& engine, HttpServer& http)
       : limits_(limits), metrics_(metrics), engine_(engine), http_(http) {}
 
-  // Throws RequestError: 429 where there is no room now, 400 where there never will be.
+  // Throws RequestError: 429 where there is no room now, 503 where there is no memory for the
+  // answer now, 400 where there never will be.
   void Submit(std::shared_ptr<CompletionJob> job);
 
   void Update(EngineUpdate update);
@@ -55,8 +56,8 @@ class JobQueue {
   const QueueLimits limits_;
   Metrics& metrics_;
   EngineThread& engine_;
-  SequenceKey next_key_ = 1;
   HttpServer& http_;
+  SequenceKey next_key_ = 1;
   std::map<SequenceKey, Place> places_;  // sequences that the engine has
   std::set<std::shared_ptr<CompletionJob>> jobs_;
   int64_t sequences_ = 0, tokens_ = 0;  // of all jobs

@@ -220,18 +220,78 @@ TEST(ServeLimitsTest, LongAnswersMustBeReadAtSomeSpeed) {
 
 TEST(ServeLimitsTest, NewWorkIsRefusedWhileAnswersFillTheBuffers) {
   ServeOptions options = SmallOptions();
-  options.http.max_buffered_bytes = 1 << 20;
+  options.http.max_buffered_bytes = 7 << 20;  // room for one such answer in the making
   TestServer server(options);
   HttpClient deaf = server.Client();
   deaf.SendRequest("POST", "/v1/completions", ToText(LongAnswer()));
-  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_buffered_bytes") > (1 << 20); }));
-  const HttpClient::Answer refused = server.Post("/v1/completions", {{"prompt", "x"}});
-  EXPECT_EQ(refused.status, 503);
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_unsent_bytes") > (1 << 20); }));
+  EXPECT_EQ(server.Metric("denseformer_reserved_bytes"), 0);
+  EXPECT_EQ(server.Metric("denseformer_buffered_bytes"), server.Metric("denseformer_unsent_bytes"));
+  Json longer = LongAnswer();
+  longer["n"] = 128;
+  const HttpClient::Answer refused = server.Post("/v1/completions", longer);
+  EXPECT_EQ(refused.status, 503) << refused.body;
   EXPECT_NE(refused.Header("retry-after"), "");
   EXPECT_EQ(server.Metric("denseformer_rejected_total{reason=\"buffers\"}"), 1);
   EXPECT_EQ(server.Client().Call("GET", "/health").status, 200);
   EXPECT_EQ(deaf.Receive().status, 200);
-  server.Complete({{"prompt", "x"}});
+  EXPECT_EQ(server.Post("/v1/completions", longer).status, 200);
+}
+
+TEST(ServeLimitsTest, NewWorkIsRefusedWhileBodiesFillTheBuffers) {
+  ServeOptions options = SmallOptions();
+  options.http.max_buffered_bytes = 40 << 10;
+  TestServer server(options);
+  std::vector<HttpClient> senders;  // of bodies that are too small to be refused
+  for (int n = 0; n < 4; ++n) {
+    senders.push_back(server.Client());
+    senders.back().Send("POST /tokenize HTTP/1.1\r\nContent-Length: 15000\r\n\r\n" +
+                        std::string(14000, ' '));
+  }
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_buffered_bytes") > (50 << 10); }));
+  const Json body = {{"prompt", "x"}, {"stream", true}};
+  EXPECT_EQ(server.Post("/v1/completions", body).status, 503);
+  EXPECT_EQ(server.Metric("denseformer_rejected_total{reason=\"buffers\"}"), 1);
+  senders.clear();
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_buffered_bytes") < 10000; }));
+  EXPECT_EQ(server.Post("/v1/completions", body).status, 200);
+}
+
+// An answer that is not streamed is collected to its end, however many log-probabilities it has.
+TEST(ServeLimitsTest, AnswersInTheMakingAreReserved) {
+  ServeOptions options = Unlimited();
+  options.http.max_buffered_bytes = size_t{2} << 30;
+  TestServer server(options);
+  Json whole = Endless();
+  whole["stream"] = false;
+  whole["logprobs"] = 20;
+  HttpClient first = server.Client();
+  first.SendRequest("POST", "/v1/completions", ToText(whole));
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_sequences_running") == 1; }));
+  const double reserved = server.Metric("denseformer_reserved_bytes");
+  EXPECT_GT(reserved, 20.0 * (1 << 20) * sizeof(TokenProbability));
+  EXPECT_GE(server.Metric("denseformer_buffered_bytes"), reserved);
+  const HttpClient::Answer refused = server.Post("/v1/completions", whole);
+  EXPECT_EQ(refused.status, 503) << refused.body;
+  EXPECT_NE(refused.body.find("try again later"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.Header("retry-after"), "");
+  EXPECT_EQ(server.Metric("denseformer_rejected_total{reason=\"buffers\"}"), 1);
+  EXPECT_EQ(server.Metric("denseformer_reserved_bytes"), reserved);
+  // Never so many.
+  Json many = whole;
+  many["n"] = 2;
+  const HttpClient::Answer never = server.Post("/v1/completions", many);
+  EXPECT_EQ(never.status, 400) << never.body;
+  EXPECT_NE(never.body.find("or stream"), std::string::npos) << never.body;
+  // What takes little, and a stream, which is not collected, have room.
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "x"}, {"logprobs", 20}}).status, 200);
+  many["stream"] = true;
+  HttpClient stream = StartStream(server, many);
+  EXPECT_LT(server.Metric("denseformer_reserved_bytes"), reserved + 50000);
+  stream.Close();
+  first.Close();
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_reserved_bytes") == 0; }));
+  EXPECT_EQ(server.Metric("denseformer_buffered_bytes"), 0);
 }
 
 TEST(ServeLimitsTest, ClientThatSendsAheadAndLeavesIsNoticed) {

@@ -151,8 +151,8 @@ void Service::Handle(const std::shared_ptr<Exchange>& exchange) {
     Reply(exchange, std::move(response));
   } catch (const RequestError& error) {
     HttpResponse response = ErrorResponse(error.status(), error.what(), error.param());
-    if (error.status() == 429) {
-      metrics_.Add(Metric::kRejected, 1, "queue");
+    if (error.status() == 429 || error.status() == 503) {
+      metrics_.Add(Metric::kRejected, 1, error.status() == 429 ? "queue" : "buffers");
       response.headers.emplace_back("Retry-After", std::to_string(queue_->RetryAfter()));
     }
     Reply(exchange, std::move(response));
@@ -204,6 +204,14 @@ void Service::Complete(const std::shared_ptr<Exchange>& exchange, bool chat) {
   CheckModelName(request.model);
   EncodePrompts(model_->tokenizer(), options_.chat ? &*options_.chat : nullptr,
                 model_->config().seq_len, options_.request, request);
+  const int64_t bytes = AnswerBytes(request);
+  if (static_cast<size_t>(bytes) > options_.http.max_buffered_bytes) {
+    throw RequestError(
+        400, "",
+        fmt::format("the answer may take {} bytes of memory, but this server has {} for all "
+                    "answers; ask for fewer tokens, texts or logprobs{}",
+                    bytes, options_.http.max_buffered_bytes, request.stream ? "" : ", or stream"));
+  }
   queue_->Submit(std::make_shared<CompletionJob>(
       exchange, std::move(request), *model_, options_.model_name,
       CorsHeaders(exchange->request(), options_.cors_origin), begin));
@@ -252,6 +260,7 @@ void Service::Health(const std::shared_ptr<Exchange>& exchange) {
 void Service::ShowMetrics(const std::shared_ptr<Exchange>& exchange) {
   metrics_.Set(Metric::kConnections, static_cast<double>(http_.connections()));
   metrics_.Set(Metric::kUnsentBytes, static_cast<double>(http_.unsent_bytes()));
+  metrics_.Set(Metric::kReservedBytes, static_cast<double>(http_.reserved_bytes()));
   metrics_.Set(Metric::kBufferedBytes, static_cast<double>(http_.buffered_bytes()));
   metrics_.Set(Metric::kResidentBytes, static_cast<double>(ResidentMemory()));
   Reply(exchange,
