@@ -184,12 +184,17 @@ TEST(ServeLimitsTest, AnswerThatIsNotReadIsGivenUp) {
   deaf.SendRequest("POST", "/v1/completions", ToText(LongAnswer()));
   const auto unsent = [&] { return server.Metric("denseformer_unsent_bytes"); };
   EXPECT_TRUE(Eventually([&] { return unsent() > (1 << 20); }));
+  // The system goes on to take some for the client, for a moment.
+  EXPECT_TRUE(Eventually([&] {
+    const double before = unsent();
+    LetTicksPass();
+    return unsent() == before;
+  }));
   clock.Advance(29.5);
   LetTicksPass();
   EXPECT_GT(unsent(), 1 << 20);
-  // The system may have taken some more for the client: again, until it takes nothing.
   EXPECT_TRUE(Eventually([&] {
-    clock.Advance(30.1);
+    clock.Advance(0.6);
     return server.Metric("denseformer_connections") == 1 &&
            server.Metric("denseformer_buffered_bytes") < 10000;
   }));
@@ -385,7 +390,10 @@ TEST(ServeLimitsTest, DrainEndsInTime) {
   EXPECT_EQ(server.Metric("denseformer_cancelled_total{reason=\"shutdown\"}"), 0);
   clock.Advance(0.2);
   std::string last, event;
-  while (!(event = stream.ReceiveEvent()).empty() && event != "[DONE]") last = event;
+  for (int n = 0; n < 100000; ++n) {
+    if ((event = stream.ReceiveEvent()).empty() || event == "[DONE]") break;
+    last = event;
+  }
   EXPECT_NE(last.find("shutting down"), std::string::npos) << last;
   EXPECT_TRUE(Eventually([&] { return server.ended(); }));
 }
