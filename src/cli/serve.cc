@@ -80,7 +80,8 @@ void AddLimits(CLI::App& app, Options& o) {
   whole("--max-output", o.max_output_kib, 16, 1 << 20,
         "KiB of a stream that a client may be behind before it is cut off");
   whole("--max-buffered", o.max_buffered_mib, 1, 1 << 20,
-        "MiB of all bodies being received and answers not yet taken; more: 503");
+        "MiB of all bodies being received, answers not yet taken and answers in the making; more: "
+        "503");
   seconds("--request-seconds", s.queue.request_seconds, "Longest time of a request; 0: any");
   seconds("--read-seconds", s.http.read_seconds,
           "Longest time to send a request; that of the first one begins with the connection");

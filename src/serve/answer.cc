@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <utility>
@@ -37,7 +38,39 @@ std::vector<int32_t> Ids(const ChoiceDelta& delta) {
 
 std::string Event(const Json& json) { return "data: " + ToText(json) + "\n\n"; }
 
+// Of an answer, per token and per likely token: names of usual length, numbers, what is around.
+constexpr int64_t kTextBytes = 12, kIdBytes = 8;
+constexpr int64_t kTextEntryBytes = 56, kChatEntryBytes = 128, kLikelyBytes = 40;
+
+int64_t ChoiceBytes(const CompletionRequest& request, const Prompt& prompt) {
+  const int64_t echoed = request.echo ? static_cast<int64_t>(prompt.tokens.size()) : 0;
+  int64_t generated = prompt.max_tokens;
+  if (request.stream) {  // what a stop string, or a character, holds back
+    size_t held = 4;
+    for (const std::string& stop : request.stop) held = std::max(held, stop.size());
+    generated = std::min(generated, static_cast<int64_t>(held));
+  }
+  int64_t token = 0;
+  if (request.return_token_ids) token += kIdBytes;
+  if (request.logprobs >= 0) {
+    const int64_t likely = request.chat ? kChatEntryBytes : kLikelyBytes;
+    token += request.chat ? kChatEntryBytes : kTextEntryBytes + kLikelyBytes;
+    token += request.logprobs * (likely + static_cast<int64_t>(sizeof(TokenProbability)));
+  }
+  // A vector grows to twice its size.
+  if (token > 0) token += 2 * static_cast<int64_t>(sizeof(TokenRecord));
+  // The text as it is collected and in the answer.
+  const int64_t text = static_cast<int64_t>(prompt.text.size()) + generated * kTextBytes;
+  return 2 * text + (echoed + generated) * token;
+}
+
 }  // namespace
+
+int64_t AnswerBytes(const CompletionRequest& request) {
+  int64_t bytes = 0;
+  for (const Prompt& prompt : request.prompts) bytes += request.n * ChoiceBytes(request, prompt);
+  return bytes;
+}
 
 std::string TokenName(const Tokenizer& tokenizer, int32_t id) {
   const std::string_view bytes = tokenizer.TokenBytes(id);
@@ -67,79 +100,89 @@ Json AnswerFormat::Head(const char* object) const {
   return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}};
 }
 
-Json AnswerFormat::TextLogprobs(const ChoiceDelta& delta) const {
-  Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(),
-       offsets = Json::array();
-  for (const TokenRecord& record : delta.tokens) {
-    const GeneratedToken& token = record.token;
-    tokens.push_back(TokenName(tokenizer_, token.chosen.id));
-    offsets.push_back(record.offset);
-    if (!record.known) {
-      logprobs.push_back(nullptr);
-      top.push_back(nullptr);
-      continue;
+// Answers are written by hand, token by token, and are the same bytes as those of a document. One
+// of many log-probabilities would take many times the memory of the answer, and making one for
+// every token of a stream takes the I/O thread's time from the engine's cores.
+void AnswerFormat::AddTextLogprobs(const ChoiceDelta& delta, std::string& text) const {
+  const auto list = [&](const char* name, const auto& entry) {
+    text += name;
+    for (const TokenRecord& record : delta.tokens) {
+      if (&record != delta.tokens.data()) text += ',';
+      entry(record);
     }
-    logprobs.push_back(token.chosen.logprob);
-    Json likeliest = Json::object();
-    for (const TokenProbability& likely : token.likeliest) {
-      likeliest.emplace(TokenName(tokenizer_, likely.id), likely.logprob);
+  };
+  list("{\"tokens\":[", [&](const TokenRecord& record) {
+    text += ToText(TokenName(tokenizer_, record.token.chosen.id));
+  });
+  list("],\"token_logprobs\":[", [&](const TokenRecord& record) {
+    text += record.known ? ToText(record.token.chosen.logprob) : "null";
+  });
+  list("],\"top_logprobs\":[", [&](const TokenRecord& record) {
+    Json likeliest = nullptr;
+    if (record.known) {
+      likeliest = Json::object();
+      for (const TokenProbability& likely : record.token.likeliest) {
+        likeliest.emplace(TokenName(tokenizer_, likely.id), likely.logprob);
+      }
+      likeliest.emplace(TokenName(tokenizer_, record.token.chosen.id), record.token.chosen.logprob);
     }
-    likeliest.emplace(TokenName(tokenizer_, token.chosen.id), token.chosen.logprob);
-    top.push_back(std::move(likeliest));
-  }
-  return {{"tokens", tokens},
-          {"token_logprobs", logprobs},
-          {"top_logprobs", top},
-          {"text_offset", offsets}};
+    text += ToText(likeliest);
+  });
+  list("],\"text_offset\":[",
+       [&](const TokenRecord& record) { text += std::to_string(record.offset); });
+  text += "]}";
 }
 
-Json AnswerFormat::ChatLogprobs(const ChoiceDelta& delta) const {
+void AnswerFormat::AddChatLogprobs(const ChoiceDelta& delta, std::string& text) const {
   const auto entry = [&](const TokenProbability& token) {
     Json bytes = Json::array();
     for (const unsigned char byte : tokenizer_.TokenBytes(token.id)) bytes.push_back(byte);
     return Json{
         {"token", TokenName(tokenizer_, token.id)}, {"logprob", token.logprob}, {"bytes", bytes}};
   };
-  Json content = Json::array();
+  text += "{\"content\":[";
   for (const TokenRecord& record : delta.tokens) {
+    if (&record != delta.tokens.data()) text += ',';
     Json token = entry(record.token.chosen);
     token["top_logprobs"] = Json::array();
     for (const TokenProbability& likely : record.token.likeliest) {
       token["top_logprobs"].push_back(entry(likely));
     }
-    content.push_back(std::move(token));
+    text += ToText(token);
   }
-  return {{"content", content}};
+  text += "]}";
 }
 
-void AnswerFormat::AddTokens(const ChoiceDelta& delta, Json& choice) const {
-  choice["logprobs"] = nullptr;
-  if (logprobs_) choice["logprobs"] = chat_ ? ChatLogprobs(delta) : TextLogprobs(delta);
-  if (token_ids_) choice["token_ids"] = Ids(delta);
+void AnswerFormat::AddTokens(const ChoiceDelta& delta, std::string& text) const {
+  text += ",\"logprobs\":";
+  if (!logprobs_) {
+    text += "null";
+  } else if (chat_) {
+    AddChatLogprobs(delta, text);
+  } else {
+    AddTextLogprobs(delta, text);
+  }
+  if (token_ids_) text += fmt::format(",\"token_ids\":[{}]", fmt::join(Ids(delta), ","));
+  text += ",\"finish_reason\":" + ToText(FinishJson(delta.finish));
 }
 
-Json AnswerFormat::Whole(const std::vector<ChoiceDelta>& choices, const Usage& usage) const {
-  Json answer = Head(chat_ ? "chat.completion" : "text_completion");
-  answer["choices"] = Json::array();
+std::string AnswerFormat::Whole(std::vector<ChoiceDelta> choices, const Usage& usage) const {
+  std::string text = ToText(Head(chat_ ? "chat.completion" : "text_completion"));
+  text.pop_back();
+  text += ",\"choices\":[";
   for (size_t index = 0; index < choices.size(); ++index) {
-    const ChoiceDelta& choice = choices[index];
-    Json json = {{"index", index}};
-    if (chat_) {
-      json["message"] = {{"role", "assistant"}, {"content", choice.text}};
-    } else {
-      json["text"] = choice.text;
-    }
-    AddTokens(choice, json);
-    json["finish_reason"] = FinishJson(choice.finish);
-    answer["choices"].push_back(std::move(json));
+    // Freed at the end: what is written need not be there twice.
+    const ChoiceDelta choice = std::move(choices[index]);
+    text += fmt::format("{}{{\"index\":{},", index > 0 ? "," : "", index);
+    text += chat_ ? "\"message\":" + ToText({{"role", "assistant"}, {"content", choice.text}})
+                  : "\"text\":" + ToText(choice.text);
+    AddTokens(choice, text);
+    text += '}';
   }
-  answer["usage"] = UsageJson(usage);
-  answer["seed"] = seed_;
-  return answer;
+  text += "],\"usage\":" + ToText(UsageJson(usage));
+  return text + fmt::format(",\"seed\":{}}}", seed_);
 }
 
-// By hand, and the same bytes as those of a document: one per token of every text is what the I/O
-// thread takes from the engine's cores.
 std::string AnswerFormat::Chunk(int index, const ChoiceDelta& delta, bool first, bool usage) const {
   std::string text = fmt::format("data: {},\"choices\":[{{\"index\":{},", chunk_head_, index);
   if (chat_) {
@@ -150,10 +193,8 @@ std::string AnswerFormat::Chunk(int index, const ChoiceDelta& delta, bool first,
   } else {
     text += "\"text\":" + ToText(delta.text);
   }
-  text += ",\"logprobs\":";
-  text += logprobs_ ? ToText(chat_ ? ChatLogprobs(delta) : TextLogprobs(delta)) : "null";
-  if (token_ids_) text += fmt::format(",\"token_ids\":[{}]", fmt::join(Ids(delta), ","));
-  text += ",\"finish_reason\":" + ToText(FinishJson(delta.finish)) + "}]";
+  AddTokens(delta, text);
+  text += "}]";
   if (usage) text += ",\"usage\":null";
   if (first) text += fmt::format(",\"seed\":{}", seed_);
   return text + "}\n\n";

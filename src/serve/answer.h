@@ -24,7 +24,7 @@ class AnswerFormat {
                uint64_t seed);
 
   // The whole answer.
-  Json Whole(const std::vector<ChoiceDelta>& choices, const Usage& usage) const;
+  std::string Whole(std::vector<ChoiceDelta> choices, const Usage& usage) const;
 
   // Events of a stream ("data: ...\n\n"): what a choice has got, the usage at the end, and the end.
   // With `usage`, every chunk has a member for it.
@@ -35,10 +35,10 @@ class AnswerFormat {
 
  private:
   Json Head(const char* object) const;
-  // Log-probabilities and ids of the tokens, as far as asked for.
-  void AddTokens(const ChoiceDelta& delta, Json& choice) const;
-  Json TextLogprobs(const ChoiceDelta& delta) const;
-  Json ChatLogprobs(const ChoiceDelta& delta) const;
+  // Log-probabilities and ids of the tokens, as far as asked for, as members of a choice.
+  void AddTokens(const ChoiceDelta& delta, std::string& text) const;
+  void AddTextLogprobs(const ChoiceDelta& delta, std::string& text) const;
+  void AddChatLogprobs(const ChoiceDelta& delta, std::string& text) const;
 
   const Tokenizer& tokenizer_;
   const bool chat_, logprobs_, token_ids_;
@@ -47,6 +47,11 @@ class AnswerFormat {
   uint64_t seed_;
   std::string chunk_head_;  // what all chunks begin with
 };
+
+// The most memory, about, that is held at one time for the answer to a request whose prompts are
+// encoded: tokens with their log-probabilities until their text is certain, or all of it is there
+// where nothing is streamed, and the answer made of them.
+int64_t AnswerBytes(const CompletionRequest& request);
 
 // The text of a token as a name: "bytes:\xe2\x80" where it is not UTF-8, so that different tokens
 // have different names.

@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/toml.h"
+#include "serve/json.h"
 #include "serve/request_error.h"
 
 namespace denseformer {
@@ -115,8 +116,8 @@ std::vector<int32_t> ChatTemplate::Encode(const Tokenizer& tokenizer,
     const auto role = roles_.find(message.role);
     if (role == roles_.end()) {
       throw RequestError(400, "messages",
-                         fmt::format("messages: role '{}', expected one of {}", message.role,
-                                     Join(RoleNames(roles_), ", ")));
+                         fmt::format("messages: role '{}', expected one of {}",
+                                     Shortened(message.role), Join(RoleNames(roles_), ", ")));
     }
     const size_t at = role->second.find(kContent);
     encoder.AddTemplate(std::string_view(role->second).substr(0, at));

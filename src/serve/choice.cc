@@ -20,26 +20,15 @@ Choice::Choice(const Tokenizer& tokenizer, const CompletionRequest& request, con
       recorded_(request.logprobs >= 0 || request.return_token_ids),
       stream_(request.stop) {}
 
-// The offset of the next token: of the character that its first byte belongs to.
-int64_t Choice::CountCharacters(std::string_view bytes) {
-  const auto continues = [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
-  };
-  const int64_t offset =
-      !bytes.empty() && continues(bytes[0]) && characters_ > 0 ? characters_ - 1 : characters_;
-  for (const char byte : bytes) characters_ += continues(byte) ? 0 : 1;
-  return offset;
-}
-
 void Choice::TakePrompt(ChoiceDelta& delta) {
   if (!request_.echo) return;
   delta.text = ValidUtf8(prompt_.text);
-  for (size_t n = 0; n < prompt_.tokens.size(); ++n) {
+  CharacterCursor cursor(prompt_.text, 0);
+  size_t begin = 0;  // beyond the text for an empty prompt: an end-of-text token without text
+  for (size_t n = 0; recorded_ && n < prompt_.tokens.size(); ++n) {
     const int32_t id = prompt_.tokens[n];
-    // An empty prompt is one end-of-text token, without text.
-    const int64_t offset = prompt_.text.empty() ? 0 : CountCharacters(tokenizer_.TokenBytes(id));
-    if (!recorded_) continue;
-    TokenRecord record{{.chosen = {.id = id}, .likeliest = {}}, false, offset};
+    TokenRecord record{{.chosen = {.id = id}, .likeliest = {}}, false, cursor.MoveTo(begin)};
+    begin += tokenizer_.TokenBytes(id).size();
     if (n > 0 && n <= prompt_logprobs_.size()) {
       record.token = std::move(prompt_logprobs_[n - 1]);
       record.known = true;
@@ -47,6 +36,7 @@ void Choice::TakePrompt(ChoiceDelta& delta) {
     delta.tokens.push_back(std::move(record));
   }
   prompt_logprobs_ = {};
+  characters_ = cursor.MoveTo(prompt_.text.size());
 }
 
 std::string Choice::TakeToken(const EngineEvent& event) {
@@ -54,10 +44,16 @@ std::string Choice::TakeToken(const EngineEvent& event) {
   ++completion_tokens_;
   const bool end = event.finish == FinishReason::kEndOfText;
   const std::string_view bytes = end ? std::string_view() : tokenizer_.TokenBytes(id);
-  const int64_t offset = CountCharacters(bytes);
-  if (recorded_) held_.push_back({{*event.token, true, offset}, bytes_});
+  if (recorded_) held_.push_back({{*event.token, true, 0}, bytes_});
   bytes_ += bytes.size();
   return stream_.Add(bytes);
+}
+
+void Choice::Release(std::string_view piece) {
+  CharacterCursor cursor(piece, characters_);
+  for (Held& held : held_) held.record.offset = cursor.MoveTo(held.begin - released_);
+  characters_ = cursor.MoveTo(piece.size());
+  released_ += piece.size();
 }
 
 ChoiceDelta Choice::Take(EngineEvent event) {
@@ -75,7 +71,7 @@ ChoiceDelta Choice::Take(EngineEvent event) {
   } else if (delta.finish) {
     piece += stream_.Finish();
   }
-  released_ += piece.size();
+  Release(piece);
   delta.text += ValidUtf8(piece);
   // At the end all tokens are certain, but for those that a stop string took back.
   const size_t certain = delta.finish && !stream_.stopped() ? SIZE_MAX : released_;

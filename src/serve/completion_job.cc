@@ -39,7 +39,7 @@ SequenceRequest CompletionJob::Sequence(int index) const {
   sequence.sampling = request_.sampling;
   // Not by the number of the sample, so that a client gets choice k alone with a seed of its own.
   sequence.sampling.seed = seed_ + static_cast<uint64_t>(index % request_.n);
-  sequence.max_tokens = *request_.max_tokens;
+  sequence.max_tokens = PromptOf(index).max_tokens;
   sequence.stop_at_end_of_text = !request_.ignore_eos;
   sequence.logprobs = request_.logprobs;
   sequence.prompt_logprobs = request_.echo ? request_.logprobs : -1;
@@ -50,10 +50,13 @@ SequenceRequest CompletionJob::Sequence(int index) const {
 int64_t CompletionJob::most_tokens() const {
   int64_t tokens = 0;
   for (int index = 0; index < choices(); ++index) {
-    tokens += static_cast<int64_t>(PromptOf(index).tokens.size()) + *request_.max_tokens;
+    const Prompt& prompt = PromptOf(index);
+    tokens += static_cast<int64_t>(prompt.tokens.size()) + prompt.max_tokens;
   }
   return tokens;
 }
+
+int64_t CompletionJob::most_bytes() const { return AnswerBytes(request_); }
 
 void CompletionJob::Accepted() {
   if (++accepted_ == choices() && request_.stream && !done_) StartStream();
@@ -111,7 +114,7 @@ void CompletionJob::Complete() {
   }
   std::vector<ChoiceDelta> collected;
   for (ChoiceState& choice : choices_) collected.push_back(std::move(choice.collected));
-  exchange_->Send({.body = ToText(format_.Whole(collected, CountUsage())), .headers = headers_});
+  exchange_->Send({.body = format_.Whole(std::move(collected), CountUsage()), .headers = headers_});
 }
 
 void CompletionJob::Fail(int status, const std::string& message, const std::string& param) {

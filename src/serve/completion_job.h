@@ -31,6 +31,8 @@ class CompletionJob {
   SequenceRequest Sequence(int index) const;
   // Prompt and text of all choices at their longest.
   int64_t most_tokens() const;
+  // The most memory that its answer takes until it is sent: AnswerBytes.
+  int64_t most_bytes() const;
 
   // The keys of the sequences, one per choice.
   std::vector<SequenceKey> keys;

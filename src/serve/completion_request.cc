@@ -169,11 +169,53 @@ std::vector<Field<Request>> Join(std::span<const Field<Request>> own) {
   return all;
 }
 
-// The entries of a prompt: one text or list of ids each.
-std::vector<Json> Entries(const Json& prompt) {
+// The entries of a prompt, which must outlive them: one text or list of ids each.
+std::vector<const Json*> Entries(const Json& prompt) {
   const bool list = prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
-  if (!list) return {prompt};
-  return {prompt.begin(), prompt.end()};
+  if (!list) return {&prompt};
+  std::vector<const Json*> entries;
+  for (const Json& entry : prompt) entries.push_back(&entry);
+  return entries;
+}
+
+// Throws where the tokens cannot be a prompt; an empty one becomes the begin of a document.
+void CheckPrompt(const Tokenizer& tokenizer, int64_t context, const Request& request,
+                 std::vector<int32_t>& tokens) {
+  const char* name = request.chat ? "messages" : "prompt";
+  if (tokens.empty() && tokenizer.end_of_text() < 0) {
+    ThrowParam(name, "empty, and the tokenizer has no end-of-text token to begin with");
+  }
+  if (tokens.empty()) tokens.push_back(tokenizer.end_of_text());
+  for (size_t n = 0; n < tokens.size(); ++n) {
+    if (tokens[n] < tokenizer.vocab_size()) continue;
+    ThrowParam(name, fmt::format("token {} at position {}, expected 0 to {}", tokens[n], n,
+                                 tokenizer.vocab_size() - 1));
+  }
+  const bool scored = request.echo && request.logprobs >= 0;
+  if (static_cast<int64_t>(tokens.size()) > context &&
+      (scored || request.context == ContextPolicy::kStop)) {
+    ThrowParam(name,
+               fmt::format("{} tokens, but the model's context has {}; shorten it{}", tokens.size(),
+                           context, scored ? "" : " or send \"context\": \"slide\""));
+  }
+}
+
+Prompt TextPrompt(const Tokenizer& tokenizer, int64_t context, const Request& request,
+                  const Json& entry) {
+  Prompt prompt;
+  if (entry.is_string()) {
+    std::string text = entry.get<std::string>();
+    prompt.tokens = tokenizer.Encode(text);
+    CheckPrompt(tokenizer, context, request, prompt.tokens);
+    if (request.echo) prompt.text = std::move(text);
+    return prompt;
+  }
+  prompt.tokens = entry.get<std::vector<int32_t>>();
+  const bool empty = prompt.tokens.empty();
+  CheckPrompt(tokenizer, context, request, prompt.tokens);
+  if (!request.echo || empty) return prompt;
+  for (const int32_t token : prompt.tokens) prompt.text += tokenizer.TokenBytes(token);
+  return prompt;
 }
 
 }  // namespace
@@ -225,53 +267,30 @@ void EncodePrompts(const Tokenizer& tokenizer, const ChatTemplate* chat, int64_t
                          "messages: this model has no chat template; use /v1/completions, or start "
                          "the server with --chat-template");
     }
-    request.prompts.push_back({chat->Encode(tokenizer, request.messages), ""});
+    Prompt& prompt = request.prompts.emplace_back();
+    prompt.tokens = chat->Encode(tokenizer, request.messages);
+    CheckPrompt(tokenizer, context, request, prompt.tokens);
     for (const std::string& stop : chat->stop()) request.stop.push_back(stop);
     request.messages = {};
   } else {
-    for (const Json& entry : Entries(request.prompt)) {
-      Prompt& prompt = request.prompts.emplace_back();
-      if (entry.is_string()) {
-        std::string text = entry.get<std::string>();
-        prompt.tokens = tokenizer.Encode(text);
-        if (request.echo) prompt.text = std::move(text);
-      } else {
-        prompt.tokens = entry.get<std::vector<int32_t>>();
-        if (!request.echo) continue;
-        for (const int32_t token : prompt.tokens) prompt.text += tokenizer.TokenBytes(token);
-      }
+    for (const Json* entry : Entries(request.prompt)) {
+      request.prompts.push_back(TextPrompt(tokenizer, context, request, *entry));
     }
     request.prompt = nullptr;
-  }
-  const char* name = request.chat ? "messages" : "prompt";
-  int64_t longest = 0;
-  for (Prompt& prompt : request.prompts) {
-    if (prompt.tokens.empty() && tokenizer.end_of_text() < 0) {
-      ThrowParam(name, "empty, and the tokenizer has no end-of-text token to begin with");
-    }
-    if (prompt.tokens.empty()) prompt.tokens.push_back(tokenizer.end_of_text());
-    longest = std::max(longest, static_cast<int64_t>(prompt.tokens.size()));
-    for (size_t n = 0; n < prompt.tokens.size(); ++n) {
-      if (prompt.tokens[n] >= tokenizer.vocab_size()) {
-        ThrowParam(name, fmt::format("token {} at position {}, expected 0 to {}", prompt.tokens[n],
-                                     n, tokenizer.vocab_size() - 1));
-      }
-    }
-  }
-  const bool scored = request.echo && request.logprobs >= 0;
-  if (longest > context && (scored || request.context == ContextPolicy::kStop)) {
-    ThrowParam(name, fmt::format("{} tokens, but the model's context has {}; shorten it{}", longest,
-                                 context, scored ? "" : " or send \"context\": \"slide\""));
   }
   const int most = limits.max_tokens > 0 ? limits.max_tokens : 1 << 30;
   if (request.max_tokens.value_or(0) > most) {
     ThrowParam("max_tokens", fmt::format("got {}, expected at most {}", *request.max_tokens, most));
   }
-  const int64_t rest = std::max<int64_t>(1, context - longest + 1);
-  const int64_t fallback = request.chat ? rest : 16;
-  request.max_tokens = static_cast<int>(std::min<int64_t>(
-      request.max_tokens.value_or(static_cast<int>(std::min<int64_t>(fallback, most))),
-      request.context == ContextPolicy::kStop ? rest : most));
+  for (Prompt& prompt : request.prompts) {
+    // Each by itself: a text does not depend on the other prompts of its request.
+    const int64_t rest =
+        std::max<int64_t>(1, context - static_cast<int64_t>(prompt.tokens.size()) + 1);
+    const int64_t fallback = std::min<int64_t>(request.chat ? rest : 16, most);
+    const int64_t wanted = request.max_tokens ? *request.max_tokens : fallback;
+    prompt.max_tokens = static_cast<int>(
+        std::min<int64_t>(wanted, request.context == ContextPolicy::kStop ? rest : most));
+  }
 }
 
 }  // namespace denseformer

@@ -17,7 +17,8 @@ namespace denseformer {
 
 struct Prompt {
   std::vector<int32_t> tokens;
-  std::string text;  // what echo gives back; empty without it
+  std::string text;    // what echo gives back; empty without it
+  int max_tokens = 0;  // of each of its texts
 };
 
 // What one request may ask for.
@@ -58,7 +59,7 @@ std::span<const Field<CompletionRequest>> ChatFields();
 // Reads and checks a body. Throws RequestError. Fills all but `prompts`.
 CompletionRequest ParseCompletion(const Json& body, bool chat, const RequestLimits& limits);
 
-// Fills `prompts`, max_tokens and stop, and empties what the prompts came from: a request may wait
+// Fills `prompts` and `stop`, and empties what the prompts came from: a request may wait
 // for long. `chat` is the template, or nullptr. Throws RequestError.
 void EncodePrompts(const Tokenizer& tokenizer, const ChatTemplate* chat, int64_t context,
                    const RequestLimits& limits, CompletionRequest& request);

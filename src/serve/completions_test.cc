@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "denseformer/generator.h"
+#include "serve/answer.h"
 #include "serve/testing.h"
 
 namespace denseformer {
@@ -188,6 +189,96 @@ TEST_F(CompletionsTest, EchoWithLogprobsAsHarnessesReadIt) {
   EXPECT_EQ(alone["choices"][0]["text"], "the cat");
   EXPECT_EQ(alone["choices"][0]["logprobs"]["token_logprobs"].size(), tokens.size());
   EXPECT_EQ(alone["usage"]["completion_tokens"], 0);
+}
+
+// Also where the bytes of a text are not UTF-8, of which a model of random weights writes many.
+TEST_F(CompletionsTest, OffsetsAreThoseOfTheText) {
+  int wrong_bytes = 0;
+  for (const int seed : {1, 2, 3, 4}) {
+    const Json body = {{"prompt", {0xC3, 0xA9, 0x80, 'a', 0xE2, 0x82}},
+                       {"max_tokens", 40},
+                       {"logprobs", 0},
+                       {"seed", seed},
+                       {"temperature", 2},
+                       {"ignore_eos", true},
+                       {"echo", true}};
+    const Json choice = server_->Complete(body)["choices"][0];
+    const std::string text = choice["text"].get<std::string>();
+    std::vector<std::string> characters;
+    for (const char byte : text) {
+      if ((static_cast<unsigned char>(byte) & 0xC0) != 0x80) characters.emplace_back();
+      characters.back() += byte;
+    }
+    const Json& tokens = choice["logprobs"]["tokens"];
+    const Json& offsets = choice["logprobs"]["text_offset"];
+    ASSERT_EQ(tokens.size(), 46u);
+    for (size_t n = 0; n < tokens.size(); ++n) {
+      const auto offset = offsets[n].get<size_t>();
+      ASSERT_LT(offset, characters.size()) << n;
+      const std::string name = tokens[n].get<std::string>();
+      if (name.size() == 1) EXPECT_EQ(characters[offset], name) << n << text;
+      wrong_bytes += characters[offset] == "\uFFFD" ? 1 : 0;
+    }
+    Json streamed = Json::array();
+    for (const Json& chunk : Stream(*server_, body)) {
+      for (const Json& offset : chunk["choices"][0]["logprobs"]["text_offset"]) {
+        streamed.push_back(offset);
+      }
+    }
+    EXPECT_EQ(streamed, offsets);
+  }
+  EXPECT_GT(wrong_bytes, 10);
+}
+
+TEST_F(CompletionsTest, PromptsOfOneRequestDoNotShortenEachOther) {
+  Json body = {{"prompt", "a"}, {"max_tokens", 20}, {"seed", 1}, {"ignore_eos", true}};
+  const Json alone = server_->Complete(body)["choices"][0];
+  body["prompt"] = {"a", std::string(47, 'b')};
+  const Json both = server_->Complete(body);
+  EXPECT_EQ(both["choices"][0], alone);
+  EXPECT_EQ(both["usage"]["completion_tokens"], 20 + 2);
+}
+
+// What is reserved for an answer is as much as it takes, and not many times as much.
+TEST_F(CompletionsTest, AnswersTakeWhatIsReservedForThem) {
+  const LanguageModel model = ByteModel();
+  const std::string prompt = "hé \"quoted\"\n\x01";
+  for (const int logprobs : {-1, 0, 1, 5, 20}) {
+    for (const bool echo : {false, true}) {
+      for (const bool ids : {false, true}) {
+        Json body = {{"prompt", {prompt, "x"}},
+                     {"n", 2},
+                     {"max_tokens", 40},
+                     {"echo", echo},
+                     {"seed", 1},
+                     {"temperature", 2},
+                     {"return_token_ids", ids},
+                     {"ignore_eos", true}};
+        if (logprobs >= 0) body["logprobs"] = logprobs;
+        CompletionRequest request = ParseCompletion(body, /*chat=*/false, {});
+        EncodePrompts(model.tokenizer(), nullptr, model.config().seq_len, {}, request);
+        const HttpClient::Answer answer = server_->Post("/v1/completions", body);
+        ASSERT_EQ(answer.status, 200) << answer.body;
+        const int64_t tokens = 2 * (40 + 35) + (echo ? 2 * 15 : 0);
+        const auto held = static_cast<int64_t>(answer.body.size()) +
+                          std::max(logprobs, 0) * tokens * int64_t{sizeof(TokenProbability)} +
+                          (logprobs >= 0 || ids ? tokens * int64_t{sizeof(TokenRecord)} : 0);
+        EXPECT_GT(AnswerBytes(request) + 500, held) << body;  // a head, and the names of members
+        EXPECT_LT(AnswerBytes(request), 5 * held) << body;
+      }
+    }
+  }
+  Json chat = {{"messages", Json::array({Json{{"role", "user"}, {"content", "hi"}}})},
+               {"max_tokens", 30},
+               {"ignore_eos", true},
+               {"logprobs", true},
+               {"top_logprobs", 5}};
+  CompletionRequest request = ParseCompletion(chat, /*chat=*/true, {});
+  request.prompts.emplace_back().max_tokens = 30;
+  const HttpClient::Answer answer = server_->Post("/v1/chat/completions", chat);
+  const auto size = static_cast<int64_t>(answer.body.size());
+  EXPECT_GT(AnswerBytes(request) + 500, size);
+  EXPECT_LT(AnswerBytes(request), 3 * size);
 }
 
 TEST_F(CompletionsTest, EndOfTextIsAnEntryToo) {

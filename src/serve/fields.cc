@@ -178,8 +178,9 @@ void CheckField(const FieldInfo& info, const Json& value) {
 }
 
 void ThrowUnknownField(const std::string& name, const std::vector<std::string>& known) {
-  throw RequestError(400, name,
-                     fmt::format("{}: unknown parameter{}", name, DidYouMean(name, known)));
+  const std::string shown = Shortened(name);
+  const std::string hint = shown == name ? DidYouMean(name, known) : "";
+  throw RequestError(400, shown, fmt::format("{}: unknown parameter{}", shown, hint));
 }
 
 void ThrowMissingField(const std::string& name) {

@@ -26,7 +26,38 @@ constexpr StatusRow kStatuses[] = {
     {504, "Gateway Timeout"},
 };
 
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
 }  // namespace
+
+std::string TargetPath(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!target.starts_with(scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const size_t path = target.find_first_of("/?");
+    target = path == std::string_view::npos ? std::string_view() : target.substr(path);
+    if (!target.starts_with('/')) target = "/";
+    break;
+  }
+  target = target.substr(0, target.find('?'));
+  std::string path;
+  for (size_t n = 0; n < target.size(); ++n) {
+    const int high = n + 2 < target.size() ? HexDigit(target[n + 1]) : -1;
+    const int low = n + 2 < target.size() ? HexDigit(target[n + 2]) : -1;
+    if (target[n] != '%' || high < 0 || low < 0) {
+      path += target[n];
+      continue;
+    }
+    path += static_cast<char>(high * 16 + low);
+    n += 2;
+  }
+  return path;
+}
 
 std::string_view HttpRequest::Header(std::string_view name) const {
   for (const auto& [key, value] : headers) {

@@ -16,7 +16,7 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;
-  std::string path;     // without the query
+  std::string path;     // TargetPath
   HttpHeaders headers;  // names in lower case
   std::string body;
 
@@ -30,6 +30,10 @@ struct HttpResponse {
   std::string body;
   HttpHeaders headers = {};  // further ones
 };
+
+// The path that the target of a request names: without the query, without scheme and host (which
+// clients of a proxy send), and with "%20" as the byte that it stands for.
+std::string TargetPath(std::string_view target);
 
 // The name of a status: "Not Found".
 const char* HttpStatusName(int status);

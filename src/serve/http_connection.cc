@@ -45,7 +45,7 @@ class HttpExchange : public Exchange {
     if (!c) return;
     c->chunked_ = false;
     c->SendHead(response, response.body.size());
-    if (!c->head_) c->Queue(response.body);
+    if (!c->head_) c->QueueBody(std::move(response.body));
     c->complete_ = true;
     c->Flush();
   }
@@ -103,13 +103,14 @@ HttpConnection::HttpConnection(Socket socket, const HttpServer& server, const Ht
       options_(options),
       buffered_(buffered),
       closed_(std::move(closed)),
-      read_since_(Clock::now()) {}
+      read_since_(server.now()) {}
 
 void HttpConnection::Start() {
   boost::system::error_code ignored;
   socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
   // The system would otherwise hold megabytes for a client that does not read.
   socket_.set_option(Socket::send_buffer_size(kSendBuffer), ignored);
+  head_read_ = false;
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(options_.max_header_bytes));
   parser_->body_limit(options_.max_body_bytes);
@@ -145,22 +146,14 @@ void HttpConnection::OnRead(const boost::system::error_code& error, size_t count
 void HttpConnection::Parse() {
   if (buffer_.size() > 0 && !begun_) {
     begun_ = true;
-    read_since_ = Clock::now();
+    read_since_ = server_.now();
   }
   while (state_ == State::kReading && buffer_.size() > 0) {
     boost::system::error_code error;
     const size_t used = parser_->put(buffer_.data(), error);
     buffer_.consume(used);
+    if (parser_->is_header_done() && !std::exchange(head_read_, true) && !CheckHead()) return;
     if (error && error != beast::http::error::need_more) return Fail(error);
-    if (parser_->is_header_done() && !parser_->is_done() && !continued_) {
-      continued_ = true;
-      if (Lower(std::string_view(parser_->get()[beast::http::field::expect].data(),
-                                 parser_->get()[beast::http::field::expect].size())) ==
-          "100-continue") {
-        Queue("HTTP/1.1 100 Continue\r\n\r\n");
-        Flush();
-      }
-    }
     if (parser_->is_done()) return Dispatch();
     CountBuffers();
     if (buffered_ > options_.max_buffered_bytes && parser_->get().body().size() > kSmallBody) {
@@ -168,6 +161,40 @@ void HttpConnection::Parse() {
     }
     if (used == 0) break;
   }
+  // Bodies are taken as they come. What is left is the line of a chunk or trailers, of any length.
+  if (state_ == State::kReading && head_read_ && buffer_.size() > options_.max_header_bytes) {
+    Refuse(431, fmt::format("chunk: extensions or trailers larger than {} bytes",
+                            options_.max_header_bytes));
+  }
+}
+
+// What the parser lets pass. False where the request is refused.
+bool HttpConnection::CheckHead() {
+  const auto& message = parser_->get();
+  const auto text = [&](beast::http::field name) {
+    const beast::string_view value = message[name];
+    return Lower(std::string_view(value.data(), value.size()));
+  };
+  // The parser takes a body in another coding for the next request: what a proxy forwards as one
+  // would be two here.
+  const size_t codings = message.count(beast::http::field::transfer_encoding);
+  const std::string coding = text(beast::http::field::transfer_encoding);
+  if (codings > 0 && (codings > 1 || coding != "chunked" || message.version() < 11)) {
+    Refuse(501,
+           fmt::format("Transfer-Encoding: got '{}' in HTTP/{}, expected 'chunked' in HTTP/1.1",
+                       coding, message.version() < 11 ? "1.0" : "1.1"));
+    return false;
+  }
+  if (message.count(beast::http::field::host) > 1) {
+    Refuse(400, "Host: got more than one");
+    return false;
+  }
+  if (!parser_->is_done() && message.version() >= 11 &&
+      text(beast::http::field::expect) == "100-continue") {
+    Queue("HTTP/1.1 100 Continue\r\n\r\n");
+    Flush();
+  }
+  return true;
 }
 
 void HttpConnection::CountBuffers() {
@@ -201,19 +228,19 @@ void HttpConnection::Refuse(int status, const std::string& message) {
 
 void HttpConnection::Dispatch() {
   state_ = State::kAnswering;
-  begun_ = continued_ = complete_ = false;
+  begun_ = complete_ = false;
   auto message = parser_->release();
   HttpRequest request;
   const auto text = [](beast::string_view view) { return std::string(view.data(), view.size()); };
   request.method = text(message.method_string());
-  request.path = text(message.target());
-  request.path = request.path.substr(0, request.path.find('?'));
+  request.path = TargetPath(text(message.target()));
   for (const auto& field : message) {
     request.headers.emplace_back(Lower(text(field.name_string())), text(field.value()));
   }
   request.body = std::move(message.body());
   keep_alive_ = message.keep_alive();
-  chunked_ = message.version() >= 11;
+  old_ = message.version() < 11;
+  chunked_ = !old_;
   head_ = request.method == "HEAD";
   if (head_) request.method = "GET";
   parser_.reset();
@@ -238,13 +265,24 @@ void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t
     head += "Transfer-Encoding: chunked\r\n";
   }
   for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
-  head += keep_alive_ ? "\r\n" : "Connection: close\r\n\r\n";
+  // Clients of HTTP/1.0 must be told what is usual since.
+  if (!keep_alive_) head += "Connection: close\r\n";
+  if (keep_alive_ && old_) head += "Connection: keep-alive\r\n";
+  head += "\r\n";
   Queue(head);
 }
 
 void HttpConnection::Queue(std::string_view bytes) {
   if (state_ == State::kClosed) return;
   next_ += bytes;
+  CountBuffers();
+}
+
+// A long one is not copied: it goes into a buffer of its own, after the head.
+void HttpConnection::QueueBody(std::string body) {
+  if (state_ != State::kClosed && body.size() > kLargeRead) Flush();
+  if (!next_.empty() || state_ == State::kClosed) return Queue(body);
+  next_ = std::move(body);
   CountBuffers();
 }
 
@@ -261,10 +299,10 @@ void HttpConnection::Flush() {
   }
   writing_ = true;
   if (!std::exchange(behind_, true)) {
-    behind_since_ = Clock::now();
+    behind_since_ = server_.now();
     taken_ = 0;
   }
-  if (sent_ == 0) write_since_ = Clock::now();
+  if (sent_ == 0) write_since_ = server_.now();
   socket_.async_write_some(boost::asio::buffer(sending_.data() + sent_, sending_.size() - sent_),
                            [self = shared_from_this()](const auto& error, size_t count) {
                              self->OnWrite(error, count);
@@ -279,7 +317,7 @@ void HttpConnection::OnWrite(const boost::system::error_code& error, size_t coun
   taken_ += count;
   at_once_ = std::min(at_once_, unsent_bytes());
   CountBuffers();
-  write_since_ = Clock::now();
+  write_since_ = server_.now();
   if (sent_ == sending_.size()) {
     sending_.clear();
     sent_ = 0;
@@ -293,7 +331,7 @@ void HttpConnection::Answered() {
   exchange_.reset();
   if (!keep_alive_) return CloseGently();
   state_ = State::kReading;
-  read_since_ = Clock::now();
+  read_since_ = server_.now();
   Start();
   // From the event loop: a client that sends many requests at once must not deepen the stack.
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
@@ -305,7 +343,7 @@ void HttpConnection::Answered() {
 // does not make the system discard the answer.
 void HttpConnection::CloseGently() {
   state_ = State::kClosing;
-  closing_since_ = Clock::now();
+  closing_since_ = server_.now();
   boost::system::error_code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
   buffer_.consume(buffer_.size());

@@ -49,10 +49,12 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void OnRead(const boost::system::error_code& error, size_t count);
   void Parse();
   void Dispatch();
+  bool CheckHead();
   void CountBuffers();
   void Fail(const boost::system::error_code& error);
   void SendHead(const HttpResponse& response, std::optional<size_t> length);
   void Queue(std::string_view bytes);
+  void QueueBody(std::string body);
   void Flush();
   bool TooSlow(Clock::time_point now) const;
   void OnWrite(const boost::system::error_code& error, size_t count);
@@ -70,8 +72,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::beast::flat_buffer buffer_;
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   std::shared_ptr<HttpExchange> exchange_;
-  bool reading_ = false, begun_ = false, continued_ = false;
+  bool reading_ = false, begun_ = false, head_read_ = false;
   bool head_ = false, chunked_ = false, keep_alive_ = false;
+  bool old_ = false;       // HTTP/1.0
   bool complete_ = false;  // the whole answer is queued
   bool answered_ = false;  // at least one request
   std::string sending_, next_;

@@ -49,6 +49,7 @@ class AsioServer : public HttpServer {
   }
 
   int port() const override { return acceptor_.local_endpoint().port(); }
+  std::chrono::steady_clock::time_point now() const override { return options_.now(); }
 
   void Run() override {
     if (on_signal) {
@@ -74,6 +75,23 @@ class AsioServer : public HttpServer {
   }
 
   size_t buffered_bytes() const override { return buffered_; }
+
+  bool Reserve(size_t bytes) override {
+    if (buffered_ > options_.max_buffered_bytes ||
+        bytes > options_.max_buffered_bytes - buffered_) {
+      return false;
+    }
+    buffered_ += bytes;
+    reserved_ += bytes;
+    return true;
+  }
+
+  void Release(size_t bytes) override {
+    buffered_ -= bytes;
+    reserved_ -= bytes;
+  }
+
+  size_t reserved_bytes() const override { return reserved_; }
 
   void Post(std::function<void()> work) override { asio::post(io_, std::move(work)); }
 
@@ -114,8 +132,8 @@ class AsioServer : public HttpServer {
       // A copy: closing takes them out.
       const std::vector<std::shared_ptr<HttpConnection>> all(connections_.begin(),
                                                              connections_.end());
-      const auto now = HttpConnection::Clock::now();
-      for (const auto& connection : all) connection->CheckTime(now);
+      const auto time = now();
+      for (const auto& connection : all) connection->CheckTime(time);
       if (std::exchange(accept_again_, false)) Accept();
       if (on_tick) on_tick();
       Tick();
@@ -133,7 +151,8 @@ class AsioServer : public HttpServer {
   asio::steady_timer tick_;
   asio::signal_set signals_;
   bool accept_again_ = false;
-  size_t buffered_ = 0;  // counted by the connections
+  size_t buffered_ = 0;  // counted by the connections, and reserved
+  size_t reserved_ = 0;
   std::unordered_set<std::shared_ptr<HttpConnection>> connections_;
 };
 

@@ -62,6 +62,50 @@ TEST_F(HttpServerTest, MalformedRequests) {
   ExpectAlive();
 }
 
+// A body whose end the server does not see must not become the next request of the connection.
+TEST_F(HttpServerTest, BodiesInOtherCodingsAreNoRequests) {
+  const std::string inside = "GET /health HTTP/1.1\r\nConnection: close\r\n\r\n";
+  for (const char* head :
+       {"HTTP/1.1\r\nTransfer-Encoding: gzip", "HTTP/1.1\r\nTransfer-Encoding: identity",
+        "HTTP/1.1\r\nTransfer-Encoding: chunked, identity",
+        "HTTP/1.1\r\nTransfer-Encoding: gzip, chunked",
+        "HTTP/1.1\r\nTransfer-Encoding: xchunked\r\nContent-Length: 2",
+        "HTTP/1.0\r\nTransfer-Encoding: chunked"}) {
+    const HttpClient::Answer answer = Raw(fmt::format("POST /tokenize {}\r\n\r\n{}", head, inside));
+    EXPECT_EQ(answer.status, 501) << head;
+    EXPECT_NE(answer.body.find("expected 'chunked' in HTTP/1.1"), std::string::npos) << answer.body;
+  }
+  EXPECT_EQ(Raw("GET /health HTTP/1.1\r\nHost: localhost\r\nHost: other\r\n\r\n").status, 400);
+  ExpectAlive();
+}
+
+TEST_F(HttpServerTest, LinesOfChunksAndTrailersAreBounded) {
+  const std::string head = "POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string whole = "f;name=value\r\n{\"prompt\": \"a\"}\r\n0\r\n";
+  HttpClient fine = server_->Client();
+  fine.Send(head + whole + "Checksum: x\r\n\r\n");
+  EXPECT_EQ(fine.Receive().status, 200);
+  for (const std::string& begin : {head + "f;", head + whole + "Checksum: "}) {
+    HttpClient client = server_->Client();
+    client.Send(begin + std::string(100000, 'x'));  // and no end of the line
+    EXPECT_EQ(client.Receive().status, 431);
+    EXPECT_TRUE(client.ReceiveEnd());
+  }
+  ExpectAlive();
+}
+
+TEST(HttpTargetTest, Path) {
+  EXPECT_EQ(TargetPath("/v1/models/a?b=/c"), "/v1/models/a");
+  EXPECT_EQ(TargetPath("/v1/models/a%20b%C3%a9"), "/v1/models/a bé");
+  EXPECT_EQ(TargetPath("/%"), "/%");
+  EXPECT_EQ(TargetPath("/%4"), "/%4");
+  EXPECT_EQ(TargetPath("/%zz%41"), "/%zzA");
+  EXPECT_EQ(TargetPath("http://localhost:8080/health?x"), "/health");
+  EXPECT_EQ(TargetPath("http://localhost"), "/");
+  EXPECT_EQ(TargetPath("http://localhost?x=/y"), "/");
+  EXPECT_EQ(TargetPath("*"), "*");
+}
+
 TEST_F(HttpServerTest, TooLarge) {
   EXPECT_EQ(Raw("GET / HTTP/1.1\r\nX: " + std::string(5000, 'x') + "\r\n\r\n").status, 431);
   EXPECT_EQ(Raw("GET /" + std::string(5000, 'x') + " HTTP/1.1\r\n\r\n").status, 431);
@@ -182,8 +226,11 @@ TEST_F(HttpServerTest, ConnectionsAreKeptOrClosedAsAsked) {
   for (int n = 0; n < 30; ++n) {
     EXPECT_EQ(Json::parse(ahead.Receive().body)["tokens"], Json::array({'A' + n}));
   }
-  // HTTP/1.0: the end of a stream is that of the connection.
+  // HTTP/1.0: who asks for it is told that the connection stays, and the end of a stream is that of
+  // the connection.
   HttpClient old = server_->Client();
+  old.Send("GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_EQ(old.Receive().Header("connection"), "keep-alive");
   const std::string body = R"({"prompt": "a", "max_tokens": 3, "stream": true})";
   old.Send(fmt::format("POST /v1/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", body.size(),
                        body));

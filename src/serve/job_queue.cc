@@ -33,6 +33,12 @@ void CheckLimit(const char* what, int64_t already, int64_t more, int64_t most) {
 void JobQueue::Submit(std::shared_ptr<CompletionJob> job) {
   CheckLimit("sequences", sequences_, job->choices(), limits_.max_sequences);
   CheckLimit("tokens", tokens_, job->most_tokens(), limits_.max_tokens);
+  if (!http_.Reserve(static_cast<size_t>(job->most_bytes()))) {
+    throw RequestError(503, "",
+                       fmt::format("the answer may take {} bytes of memory, more than the server "
+                                   "has left for answers; try again later",
+                                   job->most_bytes()));
+  }
   sequences_ += job->choices();
   tokens_ += job->most_tokens();
   jobs_.insert(job);
@@ -71,7 +77,7 @@ void JobQueue::Update(EngineUpdate update) {
       Remove(place->job);
     }
   }
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = http_.now();
   for (const SequenceKey key : update.started) {
     if (const auto place = find(key)) {
       metrics_.Observe(Metric::kQueueSeconds, Seconds(now - place->job->begin()));
@@ -86,7 +92,7 @@ void JobQueue::TakeEvent(const Place& place, SequenceKey key, EngineEvent event)
   CompletionJob& job = *place.job;
   const bool ended = event.finish.has_value();
   if (event.token) {
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = http_.now();
     std::optional<Clock::time_point>& last = job.last_token(place.index);
     if (last) {
       metrics_.Observe(Metric::kInterTokenSeconds, Seconds(now - *last));
@@ -101,7 +107,7 @@ void JobQueue::TakeEvent(const Place& place, SequenceKey key, EngineEvent event)
     places_.erase(key);
   }
   if (!job.done()) return;
-  const double seconds = Seconds(Clock::now() - job.begin());
+  const double seconds = Seconds(http_.now() - job.begin());
   metrics_.Observe(Metric::kRequestSeconds, seconds);
   usual_seconds_ += 0.1 * (seconds - usual_seconds_);
   Remove(place.job);
@@ -113,6 +119,7 @@ void JobQueue::Remove(const std::shared_ptr<CompletionJob>& job) {
   if (kept->status() != 0) metrics_.Add(Metric::kResponses, 1, std::to_string(kept->status()));
   sequences_ -= kept->choices();
   tokens_ -= kept->most_tokens();
+  http_.Release(static_cast<size_t>(kept->most_bytes()));
   for (const SequenceKey key : kept->keys) {
     if (places_.erase(key) > 0) engine_.Cancel(key);
   }

@@ -11,6 +11,7 @@
 
 #include "serve/completion_job.h"
 #include "serve/engine_thread.h"
+#include "serve/http_server.h"
 #include "serve/metrics.h"
 
 namespace denseformer {
@@ -24,10 +25,11 @@ struct QueueLimits {
 class JobQueue {
  public:
   // The references must outlive it.
-  JobQueue(const QueueLimits& limits, Metrics& metrics, EngineThread& engine)
-      : limits_(limits), metrics_(metrics), engine_(engine) {}
+  JobQueue(const QueueLimits& limits, Metrics& metrics, EngineThread& engine, HttpServer& http)
+      : limits_(limits), metrics_(metrics), engine_(engine), http_(http) {}
 
-  // Throws RequestError: 429 where there is no room now, 400 where there never will be.
+  // Throws RequestError: 429 where there is no room now, 503 where there is no memory for the
+  // answer now, 400 where there never will be.
   void Submit(std::shared_ptr<CompletionJob> job);
 
   void Update(EngineUpdate update);
@@ -54,6 +56,7 @@ class JobQueue {
   const QueueLimits limits_;
   Metrics& metrics_;
   EngineThread& engine_;
+  HttpServer& http_;
   SequenceKey next_key_ = 1;
   std::map<SequenceKey, Place> places_;  // sequences that the engine has
   std::set<std::shared_ptr<CompletionJob>> jobs_;

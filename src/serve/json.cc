@@ -1,5 +1,8 @@
 #include "serve/json.h"
 
+#include <functional>
+#include <vector>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "serve/request_error.h"
@@ -7,7 +10,39 @@
 namespace denseformer {
 namespace {
 
-constexpr int kDeepest = 32;  // levels of a request: none needs more than five
+// Far more than any request needs; parsed, a few bytes of a body become a hundred, and finding the
+// members of an object takes the square of their number.
+constexpr int kDeepest = 32;  // levels
+constexpr int kMostMembers = 256;
+constexpr int kMostParts = 1 << 16;  // strings, names of members, lists and objects
+
+// Ends the parsing of a body that is within its size but not worth the memory and the time.
+class PartCounter {
+ public:
+  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
+    using Event = Json::parse_event_t;
+    if (depth > kDeepest) {
+      throw RequestError(400, "", fmt::format("body: nested deeper than {} levels", kDeepest));
+    }
+    if (event == Event::object_start) members_.push_back(0);
+    if (event == Event::object_end) members_.pop_back();
+    if (event == Event::key && ++members_.back() > kMostMembers) {
+      throw RequestError(400, "",
+                         fmt::format("body: an object with more than {} members", kMostMembers));
+    }
+    const bool part = event == Event::object_start || event == Event::array_start ||
+                      event == Event::key || (event == Event::value && value.is_string());
+    if (part && ++parts_ > kMostParts) {
+      throw RequestError(400, "",
+                         fmt::format("body: more than {} strings, lists and objects", kMostParts));
+    }
+    return true;
+  }
+
+ private:
+  std::vector<int> members_;  // of the objects around
+  int parts_ = 0;
+};
 
 struct StatusType {
   int status;
@@ -28,19 +63,19 @@ constexpr StatusType kTypes[] = {
 
 }  // namespace
 
+std::string Shortened(std::string_view text) {
+  constexpr size_t kMost = 64;
+  return std::string(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
+}
+
 std::string ToText(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Json ParseBody(std::string_view body) {
-  const auto too_deep = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepest) {
-      throw RequestError(400, "", fmt::format("body: nested deeper than {} levels", kDeepest));
-    }
-    return true;
-  };
+  PartCounter counter;
   try {
-    Json json = Json::parse(body, too_deep);
+    Json json = Json::parse(body, std::ref(counter));
     if (!json.is_object()) {
       throw RequestError(
           400, "", fmt::format("body: got JSON of type {}, expected an object", json.type_name()));

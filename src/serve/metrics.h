@@ -19,6 +19,7 @@ enum class Metric {
   kSequencesWaiting,
   kConnections,
   kUnsentBytes,
+  kReservedBytes,
   kBufferedBytes,
   kCacheBytes,
   kCacheLimitBytes,

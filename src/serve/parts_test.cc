@@ -8,6 +8,7 @@
 #include "serve/access.h"
 #include "serve/chat_template.h"
 #include "serve/completion_request.h"
+#include "serve/json.h"
 #include "serve/metrics.h"
 #include "serve/openapi.h"
 #include "serve/request_error.h"
@@ -56,6 +57,60 @@ TEST(CompletionRequestTest, WaitsWithItsTokensAlone) {
   }
 }
 
+TEST(JsonTest, BodiesOfTooManyPartsAreNotParsed) {
+  const auto refuse = [](const std::string& body, const char* part) {
+    ExpectError(ErrorCode::kInvalid, part, [&] { ParseBody(body); });
+  };
+  const auto object = [](int members) {
+    Json json = Json::object();
+    auto& map = json.get_ref<Json::object_t&>();
+    for (int n = 0; n < members; ++n) map.emplace_back(std::to_string(n), n);
+    return ToText(json);
+  };
+  EXPECT_EQ(ParseBody(object(256)).size(), 256u);
+  refuse(object(257), "body: an object with more than 256 members");
+  refuse(object(400000), "body: an object with more than 256 members");  // not in an hour, either
+  const auto list = [](const std::string& entry, int count) {
+    std::string body = "{\"prompt\":[" + entry;
+    for (int n = 1; n < count; ++n) body += "," + entry;
+    return body + "]}";
+  };
+  EXPECT_EQ(ParseBody(list("1", 200000))["prompt"].size(), 200000u);
+  for (const char* entry : {"\"\"", "[]", "{}"}) {
+    EXPECT_EQ(ParseBody(list(entry, 65000))["prompt"].size(), 65000u);
+    refuse(list(entry, 66000), "body: more than 65536 strings, lists and objects");
+  }
+  // Objects that are beside each other count by themselves.
+  const std::string pair = "{\"role\":\"user\",\"content\":\"x\"}";
+  EXPECT_EQ(ParseBody(list(pair, 4096))["prompt"].size(), 4096u);
+  refuse("{\"a\":" + std::string(40, '[') + std::string(40, ']') + "}", "deeper than 32 levels");
+}
+
+TEST(JsonTest, LongNamesAreNotRepeated) {
+  const auto unknown = [](size_t length) {
+    try {
+      ParseCompletion({{"prompt", "a"}, {std::string(length, 'x'), 1}}, /*chat=*/false, {});
+    } catch (const RequestError& error) {
+      return std::make_pair(error.param(), std::string(error.what()));
+    }
+    return std::make_pair(std::string(), std::string());
+  };
+  EXPECT_EQ(unknown(64).first, std::string(64, 'x'));
+  EXPECT_EQ(unknown(4000000).first, std::string(64, 'x') + "...");
+  EXPECT_EQ(unknown(4000000).second, std::string(64, 'x') + "...: unknown parameter");
+}
+
+TEST(CompletionRequestTest, EachPromptHasTheRestOfItsOwnContext) {
+  const Tokenizer tokenizer = Tokenizer::Bytes();
+  CompletionRequest request = ParseCompletion(
+      {{"prompt", {"a", std::string(100, 'b'), std::string(95, 'c')}}, {"max_tokens", 10}},
+      /*chat=*/false, {});
+  EncodePrompts(tokenizer, nullptr, /*context=*/100, {}, request);
+  EXPECT_EQ(request.prompts[0].max_tokens, 10);
+  EXPECT_EQ(request.prompts[1].max_tokens, 1);
+  EXPECT_EQ(request.prompts[2].max_tokens, 6);
+}
+
 TEST(AccessTest, KeyFiles) {
   EXPECT_EQ(ParseApiKeys("# ours\nabc\n\n  def  \r\n", "k"),
             (std::vector<std::string>{"abc", "def"}));
@@ -68,6 +123,15 @@ TEST(Utf8Test, EveryWrongByteIsReplaced) {
   EXPECT_EQ(ValidUtf8("a\xC3"), "a\uFFFD");
   EXPECT_EQ(ValidUtf8("\xE2\x82z"), "\uFFFD\uFFFDz");
   EXPECT_EQ(ValidUtf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
+}
+
+TEST(Utf8Test, CursorCountsTheCharactersOfTheValidText) {
+  const std::string text = "aé\xE2\x82z\x80";  // 'a', 'é', two wrong bytes, 'z', a wrong byte
+  const int64_t expected[] = {5, 6, 6, 7, 8, 9, 10, 11};
+  CharacterCursor cursor(text, 5);
+  for (size_t n = 0; n < std::size(expected); ++n) {
+    EXPECT_EQ(cursor.MoveTo(n), expected[n]) << n;
+  }
 }
 
 TEST(MetricsTest, Text) {

@@ -98,7 +98,7 @@ void Service::StartEngine() {
     });
   };
   engine_ = std::make_unique<EngineThread>(options_.engine, std::move(callbacks));
-  queue_ = std::make_unique<JobQueue>(options_.queue, metrics_, *engine_);
+  queue_ = std::make_unique<JobQueue>(options_.queue, metrics_, *engine_, http_);
 }
 
 const Route* Service::FindRoute(const HttpRequest& request, std::string& allowed) const {
@@ -107,7 +107,7 @@ const Route* Service::FindRoute(const HttpRequest& request, std::string& allowed
   for (const Route& route : kRoutes) {
     if (path != route.path) continue;
     if (request.method == route.method) return &route;
-    allowed = route.method;
+    allowed = route.method == std::string_view("GET") ? "GET, HEAD" : route.method;
   }
   return nullptr;
 }
@@ -151,8 +151,8 @@ void Service::Handle(const std::shared_ptr<Exchange>& exchange) {
     Reply(exchange, std::move(response));
   } catch (const RequestError& error) {
     HttpResponse response = ErrorResponse(error.status(), error.what(), error.param());
-    if (error.status() == 429) {
-      metrics_.Add(Metric::kRejected, 1, "queue");
+    if (error.status() == 429 || error.status() == 503) {
+      metrics_.Add(Metric::kRejected, 1, error.status() == 429 ? "queue" : "buffers");
       response.headers.emplace_back("Retry-After", std::to_string(queue_->RetryAfter()));
     }
     Reply(exchange, std::move(response));
@@ -193,16 +193,25 @@ void Service::Refuse(const std::shared_ptr<Exchange>& exchange, const std::strin
 void Service::CheckModelName(const std::string& name) const {
   if (name.empty() || name == options_.model_name) return;
   throw RequestError(
-      404, "model", fmt::format("model: '{}' is not served, only '{}'", name, options_.model_name));
+      404, "model",
+      fmt::format("model: '{}' is not served, only '{}'", Shortened(name), options_.model_name));
 }
 
 void Service::Complete(const std::shared_ptr<Exchange>& exchange, bool chat) {
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = http_.now();
   CompletionRequest request =
       ParseCompletion(ParseBody(exchange->request().body), chat, options_.request);
   CheckModelName(request.model);
   EncodePrompts(model_->tokenizer(), options_.chat ? &*options_.chat : nullptr,
                 model_->config().seq_len, options_.request, request);
+  const int64_t bytes = AnswerBytes(request);
+  if (static_cast<size_t>(bytes) > options_.http.max_buffered_bytes) {
+    throw RequestError(
+        400, "",
+        fmt::format("the answer may take {} bytes of memory, but this server has {} for all "
+                    "answers; ask for fewer tokens, texts or logprobs{}",
+                    bytes, options_.http.max_buffered_bytes, request.stream ? "" : ", or stream"));
+  }
   queue_->Submit(std::make_shared<CompletionJob>(
       exchange, std::move(request), *model_, options_.model_name,
       CorsHeaders(exchange->request(), options_.cors_origin), begin));
@@ -251,6 +260,7 @@ void Service::Health(const std::shared_ptr<Exchange>& exchange) {
 void Service::ShowMetrics(const std::shared_ptr<Exchange>& exchange) {
   metrics_.Set(Metric::kConnections, static_cast<double>(http_.connections()));
   metrics_.Set(Metric::kUnsentBytes, static_cast<double>(http_.unsent_bytes()));
+  metrics_.Set(Metric::kReservedBytes, static_cast<double>(http_.reserved_bytes()));
   metrics_.Set(Metric::kBufferedBytes, static_cast<double>(http_.buffered_bytes()));
   metrics_.Set(Metric::kResidentBytes, static_cast<double>(ResidentMemory()));
   Reply(exchange,
@@ -306,8 +316,8 @@ void Service::Drain() {
     return;
   }
   LogInfo("draining: finishing what is in work, for at most {} seconds", options_.drain_seconds);
-  drain_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                    std::chrono::duration<double>(options_.drain_seconds));
+  drain_until_ = http_.now() + std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(options_.drain_seconds));
 }
 
 // Neither loading nor a step can be interrupted: a signal that must not wait for them does what it
@@ -320,7 +330,7 @@ void Service::OnSignal(int signal) {
 }
 
 void Service::Tick() {
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = http_.now();
   queue_->CheckTime(now);
   if (!drain_until_) return;
   const double left = std::chrono::duration<double>(*drain_until_ - now).count();

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -25,6 +27,23 @@ bool Eventually(F holds) {
   }
   return false;
 }
+
+// A clock that stands still until it is moved, for HttpOptions::now.
+class FakeClock {
+ public:
+  void Advance(double seconds) { *time_ += static_cast<int64_t>(seconds * 1e9); }
+  std::function<std::chrono::steady_clock::time_point()> now() const {
+    return [time = time_] {
+      return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(*time));
+    };
+  }
+
+ private:
+  std::shared_ptr<std::atomic<int64_t>> time_ = std::make_shared<std::atomic<int64_t>>(1);
+};
+
+// Some ticks of a server, in which it must not do something. Where it is slow, it is not seen.
+inline void LetTicksPass() { std::this_thread::sleep_for(std::chrono::milliseconds(350)); }
 
 inline ServeOptions SmallOptions(int context = 48) {
   ServeOptions options;
@@ -53,6 +72,8 @@ class TestServer {
     if (thread_.joinable()) Drain();
     Join();
   }
+  // Whether it has ended by itself.
+  bool ended() const { return ended_; }
   const std::string& failure() const { return failure_; }
   int port() const { return server_.port(); }
   HttpClient Client(double seconds = 20) const {
@@ -82,10 +103,12 @@ class TestServer {
     } catch (const Error& error) {
       failure_ = error.what();
     }
+    ended_ = true;
   }
 
   Server server_;
   std::string failure_;
+  std::atomic<bool> ended_ = false;
   std::thread thread_;
 };
 

@@ -3,22 +3,39 @@
 #include "data/unicode.h"
 
 namespace denseformer {
+namespace {
+
+DecodedChar DecodeAt(std::string_view text, size_t at) {
+  const auto* p = reinterpret_cast<const unsigned char*>(text.data());
+  return p[at] < 0x80 ? DecodedChar{p[at], 1} : DecodeUtf8(p + at, p + text.size());
+}
+
+}  // namespace
 
 std::string ValidUtf8(std::string_view text) {
   std::string valid;
   valid.reserve(text.size());
-  const auto* p = reinterpret_cast<const unsigned char*>(text.data());
-  const unsigned char* const end = p + text.size();
-  while (p < end) {
-    const DecodedChar decoded = *p < 0x80 ? DecodedChar{*p, 1} : DecodeUtf8(p, end);
+  for (size_t at = 0; at < text.size();) {
+    const DecodedChar decoded = DecodeAt(text, at);
+    const auto length = static_cast<size_t>(decoded.length);
     if (decoded.code_point < 0) {
       valid += "\xEF\xBF\xBD";
     } else {
-      valid.append(reinterpret_cast<const char*>(p), static_cast<size_t>(decoded.length));
+      valid.append(text, at, length);
     }
-    p += decoded.length;
+    at += length;
   }
   return valid;
+}
+
+int64_t CharacterCursor::MoveTo(size_t position) {
+  while (at_ < text_.size()) {
+    const size_t next = at_ + static_cast<size_t>(DecodeAt(text_, at_).length);
+    if (next > position) break;
+    at_ = next;
+    ++index_;
+  }
+  return index_;
 }
 
 }  // namespace denseformer
