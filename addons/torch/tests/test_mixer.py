@@ -19,7 +19,8 @@ from torch import nn
 
 MIXERS = ["static", "dynamic", "prepost", "attention", "attnres"]
 STREAMS = ["r", "rv", "rqkv"]
-TOPOLOGIES = ["1x1", "2x3", "last:2", "final", [[0, 1], [], [1, 2, 3], [0, 4], [0, 2, 5], [6]]]
+TOPOLOGIES = ["1x1", "2x3", "grouped:2x3", "last:2", "final", "final:2"]
+TOPOLOGIES += ["mask:11/0/0111/0/001001/1000001", [[0, 1], [], [1, 2, 3], [0, 4], [0, 2, 5], [6]]]
 BLOCKS, WIDTH = 6, 10
 
 

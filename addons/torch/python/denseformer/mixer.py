@@ -1,6 +1,5 @@
 """DepthMixer: averages over depth with weights that may depend on the token, for several streams."""
 
-import re
 import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
@@ -9,19 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ._library import has_kernels
-from .dwa import Sources, _describe, _dilated, _is_compiling, _pattern_sources
+from .dwa import _describe, _is_compiling
+from .pattern import Pattern, pattern_sources
 
 _MIXERS = ("static", "dynamic", "attention", "attnres")
 _STREAMS = ("r", "rv", "rqkv")
-
-
-def _topology_sources(n_blocks: int, topology: Union[str, Sequence[Sequence[int]]]) -> Sources:
-    """As ``_pattern_sources``; KxP does without the compiled library."""
-    if isinstance(topology, str) and not has_kernels:
-        form = re.fullmatch(r"(\d+)x(\d+)", topology)
-        if form:
-            topology = _dilated(n_blocks, int(form.group(1)), int(form.group(2)))
-    return _pattern_sources(n_blocks, topology)
 
 
 class Streams(NamedTuple):
@@ -178,8 +169,8 @@ class DepthMixer(nn.Module):
 
     Args:
         n_blocks: blocks of the model.
-        topology: which outputs a module reads: ``"1x1"``, ``"4x5"``, ``"last:4"``, ..., or for each
-            block the list of outputs (``DWAModules``).
+        topology: which outputs a module reads: ``"1x1"``, ``"4x5"``, ``"last:4"``, ..., a mask, or
+            for each block the list of outputs (the ``pattern`` of ``DWAModules``).
         mixer: ``"static"`` (one scalar per source, as ``DWAModules``), ``"dynamic"`` (the scalar
             plus a function of the newest output), ``"attention"`` (X_i plus a gate times a softmax
             over what the blocks added) or ``"attnres"`` (the softmax alone, which does not start as
@@ -200,7 +191,7 @@ class DepthMixer(nn.Module):
     def __init__(
         self,
         n_blocks: int,
-        topology: Union[str, Sequence[Sequence[int]]] = "1x1",
+        topology: Pattern = "1x1",
         mixer: str = "static",
         streams: str = "r",
         *,
@@ -222,7 +213,7 @@ class DepthMixer(nn.Module):
         if mixer != "static" and (width is None or width < 1):
             raise ValueError(f"denseformer: mixer {mixer!r} needs the width of the model, got {width}")
         self.n_blocks, self.mixer, self.streams, self.norm = n_blocks, mixer, streams, norm
-        self.sources = _topology_sources(n_blocks, topology)
+        self.sources = pattern_sources(n_blocks, topology)
         alphas: List[Optional[nn.Module]] = []
         mixers: List[Optional[nn.Module]] = []
         for depth in range(1, n_blocks + 1):
