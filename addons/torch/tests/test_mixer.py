@@ -536,7 +536,7 @@ class EngineTest(unittest.TestCase):
                     capture_output=True,
                     text=True,
                 ).stdout
-                self.assertAlmostEqual(json.loads(result)["loss"], want, delta=5e-5)
+                self.assertAlmostEqual(json.loads(result)["loss"], want, delta=5e-6)
 
 
 if __name__ == "__main__":
