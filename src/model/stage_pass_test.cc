@@ -99,13 +99,26 @@ class Stages {
   std::vector<Tensor> from_, to_;
 };
 
+// Partial sums that cross a cut may add up in another order, so that bits differ. Measured with
+// AVX-512, AVX2 and the baseline: at most 6e-6 of the largest value of a tensor, most tensors
+// equal.
+constexpr double kTolerance = 2e-5;
+
+// A gain is one number, which may cancel as a whole: all gains are compared as one tensor.
 double WorstGradient(const Model& model, const std::vector<float>& got,
                      const std::vector<float>& expected) {
   double worst = 0;
+  std::vector<float> got_gains, expected_gains;
   for (const Parameter& p : model.table().all()) {
-    worst = std::max(worst, RelativeError(Slice<float>(got, p), Slice<float>(expected, p)));
+    const std::span<const float> part = Slice<float>(got, p), wanted = Slice<float>(expected, p);
+    if (p.group == ParameterGroup::kGain) {
+      got_gains.insert(got_gains.end(), part.begin(), part.end());
+      expected_gains.insert(expected_gains.end(), wanted.begin(), wanted.end());
+    } else {
+      worst = std::max(worst, RelativeError(part, wanted));
+    }
   }
-  return worst;
+  return std::max(worst, RelativeError<float>(got_gains, expected_gains));
 }
 
 struct Case {
@@ -137,7 +150,7 @@ TEST_P(StagePassTest, EqualsTheWholeModel) {
     const double got = stages.Run(dropout, Gradients::kReplace);
     const std::string name = std::string(c.dwa) + ", first cut " + std::to_string(c.cuts[0]);
     EXPECT_NEAR(got, loss, 1e-6 * loss) << name;
-    EXPECT_LT(WorstGradient(model, stages.Gradient(), expected), 5e-5) << name;
+    EXPECT_LT(WorstGradient(model, stages.Gradient(), expected), kTolerance) << name;
 
     const std::vector<Cut> plan = PlanCuts(model.pattern(), c.cuts);
     std::vector<int> planned;
@@ -149,7 +162,7 @@ TEST_P(StagePassTest, EqualsTheWholeModel) {
     stages.Run(dropout, Gradients::kAdd);
     std::vector<float> twice = expected;
     for (float& value : twice) value *= 2;
-    EXPECT_LT(WorstGradient(model, stages.Gradient(), twice), 5e-5) << name;
+    EXPECT_LT(WorstGradient(model, stages.Gradient(), twice), kTolerance) << name;
   }
 }
 
@@ -188,7 +201,7 @@ TEST(StagePassTest, RandomMasksEqualTheWholeModel) {
     const int cut = 1 + static_cast<int>(random.Below(3));
     Stages stages(model, {cut, cut + 2, cut + 4}, batch, /*recompute=*/false);
     EXPECT_NEAR(stages.Run({}, Gradients::kReplace), loss, 1e-6 * loss) << text << cut;
-    EXPECT_LT(WorstGradient(model, stages.Gradient(), expected), 5e-5) << text << cut;
+    EXPECT_LT(WorstGradient(model, stages.Gradient(), expected), kTolerance) << text << cut;
   }
 }
 

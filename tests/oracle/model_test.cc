@@ -15,8 +15,12 @@ namespace denseformer {
 namespace {
 
 constexpr double kTolerance = 2e-5;
-// Weights that depend on the token carry the rounding of one more path.
-constexpr double kMixerTolerance = 5e-5;
+// A gradient of a model with a mixer may be further off where libtorch's own fp32 is: up to this
+// multiple of the error that it has there, against double. Measurement showed that it is rounding:
+// in each mixer the median error of a tensor is 3e-7 to 9e-7, and so is libtorch's. Of mixer
+// tensors beyond kTolerance the ratio is at most 3.2, but up to 11 for those of 1 to 4 numbers,
+// where either error may be small by chance; so the tensors of a module share one error.
+constexpr double kTimesLibtorch = 16;
 
 struct Case {
   ModelConfig config;
@@ -39,18 +43,34 @@ double LargestOf(std::span<const double> values) {
   return largest;
 }
 
-void ExpectGradientsAgree(const Model& model, const PassResult& got, const OracleResult& expected) {
+// Largest error of libtorch's fp32 in the gradient of a parameter; in all those of its module if it
+// belongs to one.
+double LibtorchError(const Model& model, const Parameter& parameter, const OracleResult& single,
+                     const OracleResult& expected) {
+  double largest = 0;
+  for (const Parameter& p : model.table().all()) {
+    const bool same_module = p.mixes() && parameter.mixes() && p.block == parameter.block;
+    if (p.name != parameter.name && !same_module) continue;
+    for (int64_t e = p.offset; e < p.offset + p.count(); ++e) {
+      largest = std::max(largest, std::abs(single.gradients[e] - expected.gradients[e]));
+    }
+  }
+  return largest;
+}
+
+// `single`: of a model with a mixer, what libtorch computes in fp32; null for others.
+void ExpectGradientsAgree(const Model& model, const PassResult& got, const OracleResult& expected,
+                          const OracleResult* single = nullptr) {
   EXPECT_NEAR(got.loss, expected.loss, kTolerance * std::abs(expected.loss));
   for (const Parameter& parameter : model.table().all()) {
     const std::span<const float> gradient = Slice(std::span<const float>(got.gradients), parameter);
     const std::span<const double> wanted =
         Slice(std::span<const double>(expected.gradients), parameter);
     double error = RelativeError(gradient, wanted);
-    if (error > kTolerance && parameter.mixes() && !model.mixer().plain()) {
-      // So may the parameters of a mixer: with prepost, what only scales the sum of one source has
-      // no gradient at all. Then the gradients of the model tell what is large.
-      error *= LargestOf(wanted) /
-               std::max(LargestOf(wanted), 0.01 * LargestOf(std::span(expected.gradients)));
+    if (error > kTolerance && single != nullptr &&
+        error * LargestOf(wanted) <=
+            kTimesLibtorch * LibtorchError(model, parameter, *single, expected)) {
+      continue;
     }
     if (error > kTolerance && expected.product_norms.contains(parameter.name)) {
       // An alpha or a gain sums products over all rows and columns, and a tensor of one or two of
@@ -59,8 +79,7 @@ void ExpectGradientsAgree(const Model& model, const PassResult& got, const Oracl
       error *= LargestOf(wanted) / expected.product_norms.at(parameter.name);
       EXPECT_LE(parameter.count(), 2) << "gradient of " << parameter.name;
     }
-    EXPECT_LE(error, model.mixer().plain() ? kTolerance : kMixerTolerance)
-        << "gradient of " << parameter.name;
+    EXPECT_LE(error, kTolerance) << "gradient of " << parameter.name;
   }
 }
 
@@ -74,7 +93,9 @@ void ExpectAgreement(const Case& c, OraclePrecision precision, uint64_t seed) {
   EXPECT_LE(RelativeError(std::span<const float>(logits), std::span<const double>(expected.logits)),
             kTolerance)
       << "logits";
-  ExpectGradientsAgree(model, RunPass(model, batch), expected);
+  if (model.mixer().plain()) return ExpectGradientsAgree(model, RunPass(model, batch), expected);
+  const OracleResult single = RunOracle(model, batch.batch(), OraclePrecision::kSingle);
+  ExpectGradientsAgree(model, RunPass(model, batch), expected, &single);
 }
 
 // Every kind of pattern that the depth allows, and a mask that mixes rows of every kind.

@@ -38,6 +38,27 @@ class ExportTest(unittest.TestCase):
                 ).stdout
                 self.assertAlmostEqual(json.loads(result)["loss"], want, delta=2e-5)
 
+    def test_the_configuration_depends_on_no_mask_file(self):
+        state = {"transformer.wte.weight": torch.ones(4, 2)}
+        state.update({f"transformer.h.{i}.ln_1.weight": torch.ones(2) for i in range(2)})
+        with tempfile.TemporaryDirectory() as folder:
+            mask = os.path.join(folder, "mask.txt")
+            with open(mask, "w") as file:
+                file.write("# a mask\n11\n0, 0, 1\n")
+            for name, dwa, want in (
+                ("form", "last:2", "last:2"),
+                ("file", mask, "mask:11/001"),
+                ("lists", [[0, 1], []], "mask:11/000"),
+            ):
+                run = os.path.join(folder, name)
+                export_run(state, run, n_head=1, seq_len=4, dwa=dwa)
+                with open(os.path.join(run, "config.json")) as file:
+                    self.assertEqual(json.load(file)["dwa"], want)
+            run = os.path.join(folder, "wrong")
+            with self.assertRaisesRegex(ValueError, "depth pattern '1y1': expected none, KxP"):
+                export_run(state, run, n_head=1, seq_len=4, dwa="1y1")
+            self.assertFalse(os.path.exists(run))
+
     def test_errors(self):
         model = torch.nn.ModuleDict({"dwa_modules": DWAModules(2)})
         with tempfile.TemporaryDirectory() as folder:

@@ -32,6 +32,7 @@ if(DENSEFORMER_TESTS)
     add_test(NAME torch/dwa COMMAND ${df_interpreter} ${df_here}/tests/test_dwa.py -v)
     add_test(NAME torch/module COMMAND ${df_interpreter} ${df_here}/tests/test_module.py -v)
     add_test(NAME torch/mixer COMMAND ${df_interpreter} ${df_here}/tests/test_mixer.py -v)
+    add_test(NAME torch/pattern COMMAND ${df_interpreter} ${df_here}/tests/test_pattern.py -v)
     add_test(NAME torch/export COMMAND ${df_interpreter} ${df_here}/tests/test_export.py -v)
     add_test(NAME examples/torch_gpt_python
              COMMAND ${df_interpreter} ${df_here}/examples/gpt.py --steps 20)
@@ -46,8 +47,14 @@ if(DENSEFORMER_TESTS)
     else()
       message(STATUS "${df_interpreter} has no transformers: the example on GPT-2 is not tested")
     endif()
-    set_tests_properties(torch/dwa torch/module torch/mixer torch/export examples/torch_gpt_python PROPERTIES
-      ENVIRONMENT "${df_environment}" TIMEOUT 1200)
+    set_tests_properties(torch/dwa torch/module torch/mixer torch/pattern torch/export
+      examples/torch_gpt_python PROPERTIES ENVIRONMENT "${df_environment}" TIMEOUT 1200)
+    # The package as it is without the compiled library.
+    foreach(name dwa module mixer pattern)
+      add_test(NAME torch/plain/${name} COMMAND ${df_interpreter} ${df_here}/tests/test_${name}.py -v)
+      set_tests_properties(torch/plain/${name} PROPERTIES TIMEOUT 1200
+        ENVIRONMENT "PYTHONPATH=${df_here}/python;PYTHONDONTWRITEBYTECODE=1")
+    endforeach()
   else()
     message(STATUS "${df_interpreter} has no PyTorch: no Python tests of the add-on")
   endif()

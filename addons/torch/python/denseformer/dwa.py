@@ -1,14 +1,13 @@
 """DWAModules: the depth-weighted averages of all blocks of a Transformer."""
 
 import threading
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ._library import has_kernels
-
-Sources = List[List[int]]
+from .pattern import Pattern, Sources, dilated_sources, pattern_sources
 
 
 def _is_compiling() -> bool:
@@ -16,42 +15,6 @@ def _is_compiling() -> bool:
     if compiler is not None and hasattr(compiler, "is_compiling"):
         return bool(compiler.is_compiling())
     return False
-
-
-def _pattern_sources(n_blocks: int, pattern: Union[str, Sequence[Sequence[int]]]) -> Sources:
-    """The sources of the module after each depth 0..n_blocks; none at depth 0."""
-    if n_blocks < 1:
-        raise ValueError(f"denseformer: n_blocks is {n_blocks}, expected at least 1")
-    if isinstance(pattern, str):
-        if not has_kernels:
-            raise RuntimeError(
-                f"denseformer: pattern {pattern!r} needs the compiled library; without it give "
-                "dilation and period, or the sources themselves"
-            )
-        try:
-            return [list(row) for row in torch.ops.denseformer.pattern_sources(pattern, n_blocks)]
-        except RuntimeError as error:
-            raise ValueError(str(error).splitlines()[0]) from None
-    rows = [[]] + [sorted(int(j) for j in row) for row in pattern]
-    if len(rows) != n_blocks + 1:
-        raise ValueError(f"denseformer: sources of {len(rows) - 1} blocks, expected {n_blocks}")
-    for i, row in enumerate(rows):
-        if row and (row[0] < 0 or row[-1] != i or len(set(row)) != len(row)):
-            raise ValueError(
-                f"denseformer: sources {row} after block {i}, expected different numbers from 0 "
-                f"to {i}, and {i} among them"
-            )
-    return rows
-
-
-def _dilated(n_blocks: int, dilation: int, period: int) -> List[List[int]]:
-    for name, value in (("dilation", dilation), ("period", period)):
-        if value < 1:
-            raise ValueError(f"denseformer: {name} is {value}, expected at least 1")
-    return [
-        list(range(i % dilation, i + 1, dilation)) if i % period == 0 else []
-        for i in range(1, n_blocks + 1)
-    ]
 
 
 def dwa(sources: Sequence[Tensor], alphas: Tensor) -> Tensor:
@@ -191,7 +154,8 @@ class DWAModules(nn.Module):
         dilation: the average reads every ``dilation``-th output, from the newest back.
         period: there is an average after every ``period``-th block.
         pattern: instead of dilation and period: ``"4x5"``, ``"last:4"``, ``"final"``,
-            ``"grouped:2x4"``, or for each block the list of outputs that its average reads.
+            ``"grouped:2x4"``, a mask (``"mask:11/101"``, or the path of a mask file), or for each
+            block the list of outputs that its average reads.
 
     The weights are ``alphas[block_idx].weight`` of shape ``[1, n]``, oldest source first;
     ``alphas[block_idx]`` is ``None`` where there is no average.
@@ -211,14 +175,14 @@ class DWAModules(nn.Module):
         dilation: int = 1,
         period: int = 1,
         *,
-        pattern: Union[None, str, Sequence[Sequence[int]]] = None,
+        pattern: Optional[Pattern] = None,
     ):
         super().__init__()
         self.n_blocks = n_blocks
         self.dilation = dilation
         self.period = period
-        self.sources = _pattern_sources(
-            n_blocks, _dilated(n_blocks, dilation, period) if pattern is None else pattern
+        self.sources = pattern_sources(
+            n_blocks, dilated_sources(n_blocks, dilation, period) if pattern is None else pattern
         )
         self.alphas = nn.ModuleList(
             [_Alpha(len(row)) if row else None for row in self.sources[1:]]  # type: ignore

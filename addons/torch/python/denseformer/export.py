@@ -8,6 +8,8 @@ from typing import Any, Dict, Mapping, Union
 import torch
 from torch import Tensor, nn
 
+from .pattern import Pattern, pattern_spec
+
 _EMBEDDING = "transformer.wte.weight"
 _PARTS = ("transformer.wte.", "transformer.h.", "transformer.ln_f.", "dwa_modules.")
 
@@ -42,7 +44,7 @@ def export_run(
     *,
     n_head: int,
     seq_len: int,
-    dwa: str,
+    dwa: Pattern,
     mixer: str = "static",
     streams: str = "r",
     mixer_norm: str = "none",
@@ -52,9 +54,10 @@ def export_run(
     ``model`` is a module or its state dict with the names of the paper's code: the embedding
     ``transformer.wte.weight`` (also the head), ``transformer.h.{i}.`` + ``ln_1``, ``attn.c_attn``,
     ``attn.c_proj``, ``ln_2``, ``mlp.c_fc``, ``mlp.c_proj``, ``transformer.ln_f`` and
-    ``dwa_modules.alphas.{i}``. ``dwa`` is the pattern of the averages ("4x5", "none"); with a
-    ``DepthMixer`` also give its ``mixer``, ``streams`` and ``norm``, and norms ``ln_k`` and ``ln_v``
-    to the blocks that read streams of their own. The model must compute what ``denseformer`` does: rotary positions, GELU by erf, LayerNorm eps 1e-5.
+    ``dwa_modules.alphas.{i}``. ``dwa`` is the pattern of the averages: "4x5", "none" or any other
+    that ``DWAModules`` takes. With a ``DepthMixer`` also give its ``mixer``, ``streams`` and
+    ``norm``, and norms ``ln_k`` and ``ln_v`` to the blocks that read streams of their own. The model
+    must compute what ``denseformer`` does: rotary positions, GELU by erf, LayerNorm eps 1e-5.
     """
     state = model.state_dict() if isinstance(model, nn.Module) else model
     if _EMBEDDING not in state:
@@ -82,7 +85,7 @@ def export_run(
         "seq_len": seq_len,
         "bias": "transformer.ln_f.bias" in tensors,
         "gains": any(name.endswith("gain_attn") for name in tensors),
-        "dwa": dwa,
+        "dwa": pattern_spec(len(blocks), dwa),
         "mixer": mixer,
         "streams": streams,
         "mixer_norm": mixer_norm,

@@ -1,6 +1,5 @@
 """DepthMixer: averages over depth with weights that may depend on the token, for several streams."""
 
-import re
 import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
@@ -9,19 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ._library import has_kernels
-from .dwa import Sources, _describe, _dilated, _is_compiling, _pattern_sources
+from .dwa import _describe, _is_compiling
+from .pattern import Pattern, pattern_sources
 
 _MIXERS = ("static", "dynamic", "attention", "attnres")
 _STREAMS = ("r", "rv", "rqkv")
-
-
-def _topology_sources(n_blocks: int, topology: Union[str, Sequence[Sequence[int]]]) -> Sources:
-    """As ``_pattern_sources``; KxP does without the compiled library."""
-    if isinstance(topology, str) and not has_kernels:
-        form = re.fullmatch(r"(\d+)x(\d+)", topology)
-        if form:
-            topology = _dilated(n_blocks, int(form.group(1)), int(form.group(2)))
-    return _pattern_sources(n_blocks, topology)
 
 
 class Streams(NamedTuple):
@@ -139,35 +130,86 @@ class _Attention(nn.Module):
                 parameter.zero_()
 
 
+def _version(x: Tensor) -> int:
+    """Changes when a tensor is modified in place, where it is counted."""
+    return 0 if _is_compiling() or x.is_inference() else x._version
+
+
+class _Source(NamedTuple):
+    """What modules read of one output, made once per pass."""
+
+    term: Tensor  # what they sum: X_j, rms(X_j) or V_j = X_j - Y_{j-1}
+    normalized: Tensor  # rms(V_j); the term itself where no scores are made of it
+    version: int  # of the term
+
+
 class _MixerPass:
-    """One pass through the depth."""
+    """One pass through the depth. Keeps tensors of the model as they are, so none may be modified in
+    place before it has been read for the last time."""
 
     def __init__(self, mixer: "DepthMixer", x: Tensor):
         self._mixer = mixer
-        self.outputs = [x]
-        self.residual = [x]  # Y of the residual stream
+        self._first = x
+        self._grad_enabled = torch.is_grad_enabled()
+        self._sources = [mixer._source(0, x, x)]  # None where no module reads it
+        self._residual = [(x, _version(x))]  # Y of the residual stream, for mixers of increments
 
-    def next(self, x: Tensor, block_idx: int) -> List[Tensor]:
-        first, depth = self.outputs[0], block_idx + 1
-        if depth != len(self.outputs) or depth > self._mixer.n_blocks:
+    def _check(self, x: Tensor, block_idx: int) -> None:
+        first, next_idx, n_blocks = self._first, len(self._sources) - 1, self._mixer.n_blocks
+        if not 0 <= block_idx < n_blocks:
+            raise RuntimeError(f"denseformer: block_idx {block_idx}, expected 0 to {n_blocks - 1}")
+        if not self.finished() and block_idx != next_idx:
             raise RuntimeError(
-                f"denseformer: block_idx {block_idx} out of order, expected "
-                f"{min(len(self.outputs), self._mixer.n_blocks) - 1}"
+                f"denseformer: block_idx {block_idx} out of order, expected {next_idx}"
             )
         if x.shape != first.shape or x.dtype != first.dtype or x.device != first.device:
             raise RuntimeError(
                 f"denseformer: block_idx {block_idx} gave {_describe(x)}, but init_accumulators "
                 f"was given {_describe(first)}"
             )
-        self.outputs.append(x)
+        if torch.is_grad_enabled() != self._grad_enabled:
+            raise RuntimeError(
+                f"denseformer: gradients were switched {'off' if self._grad_enabled else 'on'} "
+                f"between init_accumulators and block_idx {block_idx}; a checkpoint around "
+                "DepthMixer must be one with use_reentrant=False"
+            )
+
+    def next(self, x: Tensor, block_idx: int) -> List[Tensor]:
+        """The streams after the next block; of a finished pass those after any block again, which
+        an activation checkpoint recomputes."""
+        self._check(x, block_idx)
+        mixer, depth, again = self._mixer, block_idx + 1, self.finished()
+        newest = mixer._source(depth, x, self._before(block_idx) if mixer.increments else x)
         streams = [x]
-        if self._mixer.sources[depth]:
-            streams = self._mixer._mix(depth, self.outputs, self.residual)
-        self.residual.append(streams[0])
+        if mixer.sources[depth]:
+            older = [self._read(j, block_idx) for j in mixer.sources[depth][:-1]]
+            streams = mixer._mix(depth, x, [*older, newest])  # type: ignore
+        if not again:
+            self._sources.append(newest)
+            if mixer.increments:
+                self._residual.append((streams[0], _version(streams[0])))
         return streams
 
+    def _read(self, j: int, block_idx: int) -> _Source:
+        source: _Source = self._sources[j]  # type: ignore
+        if _version(source.term) != source.version:
+            what = f"the output of block_idx {j - 1}" if j > 0 else "the embedding"
+            raise RuntimeError(
+                f"denseformer: {what} was modified in place before block_idx {block_idx} read it"
+            )
+        return source
+
+    def _before(self, block_idx: int) -> Tensor:
+        y, version = self._residual[block_idx]
+        if _version(y) != version:
+            raise RuntimeError(
+                f"denseformer: the residual stream that block_idx {block_idx} was given was "
+                f"modified in place; mixer {self._mixer.mixer!r} needs what the block added to it"
+            )
+        return y
+
     def finished(self) -> bool:
-        return len(self.outputs) == self._mixer.n_blocks + 1
+        return len(self._sources) == self._mixer.n_blocks + 1
 
 
 class DepthMixer(nn.Module):
@@ -178,8 +220,8 @@ class DepthMixer(nn.Module):
 
     Args:
         n_blocks: blocks of the model.
-        topology: which outputs a module reads: ``"1x1"``, ``"4x5"``, ``"last:4"``, ..., or for each
-            block the list of outputs (``DWAModules``).
+        topology: which outputs a module reads: ``"1x1"``, ``"4x5"``, ``"last:4"``, ..., a mask, or
+            for each block the list of outputs (the ``pattern`` of ``DWAModules``).
         mixer: ``"static"`` (one scalar per source, as ``DWAModules``), ``"dynamic"`` (the scalar
             plus a function of the newest output), ``"attention"`` (X_i plus a gate times a softmax
             over what the blocks added) or ``"attnres"`` (the softmax alone, which does not start as
@@ -200,7 +242,7 @@ class DepthMixer(nn.Module):
     def __init__(
         self,
         n_blocks: int,
-        topology: Union[str, Sequence[Sequence[int]]] = "1x1",
+        topology: Pattern = "1x1",
         mixer: str = "static",
         streams: str = "r",
         *,
@@ -222,7 +264,10 @@ class DepthMixer(nn.Module):
         if mixer != "static" and (width is None or width < 1):
             raise ValueError(f"denseformer: mixer {mixer!r} needs the width of the model, got {width}")
         self.n_blocks, self.mixer, self.streams, self.norm = n_blocks, mixer, streams, norm
-        self.sources = _topology_sources(n_blocks, topology)
+        self.increments = mixer in ("attention", "attnres")
+        self.sources = pattern_sources(n_blocks, topology)
+        read = {j for row in self.sources for j in row}
+        self._read = [j in read for j in range(n_blocks + 1)]
         alphas: List[Optional[nn.Module]] = []
         mixers: List[Optional[nn.Module]] = []
         for depth in range(1, n_blocks + 1):
@@ -284,30 +329,40 @@ class DepthMixer(nn.Module):
     def _key() -> int:
         return 0 if _is_compiling() else threading.get_ident()
 
-    def _mix(self, depth: int, x: List[Tensor], residual: List[Tensor]) -> List[Tensor]:
+    def _source(self, depth: int, x: Tensor, before: Tensor) -> Optional[_Source]:
+        """What modules read of ``x``, X of that depth; ``before`` is Y of the depth before."""
+        if not self._read[depth]:
+            return None
+        if self.increments:
+            added = x if depth == 0 else x - before  # to the residual stream
+            return _Source(added, rms(added), _version(added))
+        term = rms(x) if self.norm == "prepost" else x
+        return _Source(term, term, _version(term))
+
+    def _mix(self, depth: int, x: Tensor, read: List[_Source]) -> List[Tensor]:
+        """The streams of the module after ``x``, X of that depth."""
         own = self.mixers[depth - 1]
-        sources = self.sources[depth]
+        terms = [source.term for source in read]
         if isinstance(own, _Attention):
-            # What each block added to the residual stream.
-            added = [x[j] if j == 0 else x[j] - residual[j - 1] for j in sources]
-            scores = [functional.linear(rms(v), own.query.to(v.dtype)) for v in added]
+            query = own.query.to(x.dtype)
+            scores = [functional.linear(source.normalized, query) for source in read]
             weights = torch.stack(scores, -2).softmax(-2)  # [..., n, C]
             if self.mixer == "attnres":
-                return list(mix(added, weights))
-            sums = mix(added, weights * own.gate.to(weights.dtype))
-            return [x[depth] + total for total in sums]
+                return list(mix(terms, weights))
+            sums = mix(terms, weights * own.gate.to(weights.dtype))
+            return [x + total for total in sums]
         b = self.alphas[depth - 1].weight  # type: ignore  # [C, n]
-        read = [x[j] for j in sources]
         if own is None:
-            shape = (*x[depth].shape[:-1], *b.t().shape)
-            return list(mix(read, b.t().to(x[depth].dtype).expand(shape)))
-        z = own.w2(functional.gelu(own.w1(rms(x[depth]))))  # type: ignore
+            shape = (*x.shape[:-1], *b.t().shape)
+            return list(mix(terms, b.t().to(x.dtype).expand(shape)))
+        prepost = self.norm == "prepost"
+        z = own.w2(functional.gelu(own.w1(terms[-1] if prepost else rms(x))))  # type: ignore
         weights = (z.reshape(*z.shape[:-1], *b.shape) + b.to(z.dtype)).transpose(-1, -2)
-        if self.norm == "none":
-            return list(mix(read, weights))
-        sums = mix([rms(source) for source in read], weights)
+        sums = mix(terms, weights)
+        if not prepost:
+            return list(sums)
         post = own.post.weight  # type: ignore
-        return [x[depth] + post[c].to(total.dtype) * rms(total) for c, total in enumerate(sums)]
+        return [x + post[c].to(total.dtype) * rms(total) for c, total in enumerate(sums)]
 
     def extra_repr(self) -> str:
         averages = sum(1 for row in self.sources if row)
