@@ -71,7 +71,6 @@ int KvPool::Take() {
     }
     holders_.push_back(0);
     free_.push_back(static_cast<int>(page));
-    std::memset(data(free_.back()), 0, page_bytes_);
   }
   const int page = free_.back();
   free_.pop_back();

@@ -46,6 +46,8 @@ class KvPool {
 
  private:
   friend class KvSequence;
+  // What a new page holds is anything. The system gives and clears its memory where it is first
+  // written, which all threads do, and not here, where one would.
   int Take();
   void Drop(int page);
   std::byte* data(int page) const {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <optional>
 
 #include "base/memory.h"
@@ -54,6 +55,9 @@ TEST(KvPoolTest, MemoryIsTakenPageByPageAndIsWhatWasSaid) {
     std::optional<KvSequence> sequence(std::in_place, pool);
     for (const int64_t pages : {fitting / 20, fitting / 3, fitting}) {
       sequence->Reserve(pages * kKvPageTokens);
+      for (std::byte* page : sequence->pages()) {
+        std::memset(page, 1, KvPool::PageBytes(config, dtype));
+      }
       const double taken = static_cast<double>(KvPool::TakenBytes(config, dtype, pages));
       EXPECT_NEAR(static_cast<double>(ResidentMemory() - before), taken, 0.05 * taken + 3e6);
     }
@@ -62,6 +66,7 @@ TEST(KvPoolTest, MemoryIsTakenPageByPageAndIsWhatWasSaid) {
     const int64_t full = ResidentMemory();
     KvSequence next(pool);
     next.Reserve(fitting * kKvPageTokens);
+    for (std::byte* page : next.pages()) *page = std::byte{2};
     EXPECT_LE(ResidentMemory(), full + (1 << 20));
     EXPECT_EQ(pool.free_pages(), 0);
   }
@@ -77,8 +82,6 @@ TEST(KvPoolTest, PagesDoNotOverlap) {
   for (int64_t n = 0; n < count; ++n) {
     std::byte* const page = sequence.pages()[static_cast<size_t>(n)];
     EXPECT_EQ(reinterpret_cast<uintptr_t>(page) % kAlignment, 0u);
-    EXPECT_EQ(page[0], std::byte{0});
-    EXPECT_EQ(page[bytes - 1], std::byte{0});
     page[0] = page[bytes - 1] = std::byte(n + 1);
   }
   for (int64_t n = 0; n < count; ++n) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -28,8 +29,11 @@ struct FilledCaches {
       caches.emplace_back(pool);
       rows.push_back(s);
     }
+    // Written, or the system would have them read one page of zeros all over.
+    const size_t bytes = KvPool::PageBytes(model.config(), model.compute());
     for (KvSequence& cache : caches) {
       cache.Reserve(context);
+      for (std::byte* page : cache.pages()) std::memset(page, 0, bytes);
       sequences.push_back({&cache, token});
     }
   }
