@@ -216,7 +216,9 @@ TEST_F(CompletionsTest, OffsetsAreThoseOfTheText) {
       const auto offset = offsets[n].get<size_t>();
       ASSERT_LT(offset, characters.size()) << n;
       const std::string name = tokens[n].get<std::string>();
-      if (name.size() == 1) EXPECT_EQ(characters[offset], name) << n << text;
+      if (name.size() == 1) {
+        EXPECT_EQ(characters[offset], name) << n << text;
+      }
       wrong_bytes += characters[offset] == "\uFFFD" ? 1 : 0;
     }
     Json streamed = Json::array();
