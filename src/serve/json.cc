@@ -1,6 +1,5 @@
 #include "serve/json.h"
 
-#include <functional>
 #include <vector>
 
 #include "base/error.h"
@@ -12,35 +11,59 @@ namespace {
 
 // Far more than any request needs; parsed, a few bytes of a body become a hundred, and finding the
 // members of an object takes the square of their number.
-constexpr int kDeepest = 32;  // levels
+constexpr size_t kDeepest = 32;  // levels
 constexpr int kMostMembers = 256;
 constexpr int kMostParts = 1 << 16;  // strings, names of members, lists and objects
 
-// Ends the parsing of a body that is within its size but not worth the memory and the time.
-class PartCounter {
+// Passes over a body before it is parsed, and throws where it is within its size but not worth the
+// memory and the time. Not as a callback of the parser, which looks through all members of a list
+// after each object in it.
+class PartCounter : public nlohmann::json_sax<Json> {
  public:
-  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
-    using Event = Json::parse_event_t;
-    if (depth > kDeepest) {
-      throw RequestError(400, "", fmt::format("body: nested deeper than {} levels", kDeepest));
-    }
-    if (event == Event::object_start) members_.push_back(0);
-    if (event == Event::object_end) members_.pop_back();
-    if (event == Event::key && ++members_.back() > kMostMembers) {
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return Part(); }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return Begin(); }
+  bool key(string_t&) override {
+    if (++members_.back() > kMostMembers) {
       throw RequestError(400, "",
                          fmt::format("body: an object with more than {} members", kMostMembers));
     }
-    const bool part = event == Event::object_start || event == Event::array_start ||
-                      event == Event::key || (event == Event::value && value.is_string());
-    if (part && ++parts_ > kMostParts) {
+    return Part();
+  }
+  bool end_object() override { return End(); }
+  bool start_array(size_t) override { return Begin(); }
+  bool end_array() override { return End(); }
+  // The parser says what is wrong.
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  bool Begin() {
+    members_.push_back(0);
+    if (members_.size() > kDeepest) {
+      throw RequestError(400, "", fmt::format("body: nested deeper than {} levels", kDeepest));
+    }
+    return Part();
+  }
+  bool End() {
+    members_.pop_back();
+    return true;
+  }
+  bool Part() {
+    if (++parts_ > kMostParts) {
       throw RequestError(400, "",
                          fmt::format("body: more than {} strings, lists and objects", kMostParts));
     }
     return true;
   }
 
- private:
-  std::vector<int> members_;  // of the objects around
+  std::vector<int> members_;  // of the objects and lists around
   int parts_ = 0;
 };
 
@@ -74,8 +97,9 @@ std::string ToText(const Json& json) {
 
 Json ParseBody(std::string_view body) {
   PartCounter counter;
+  Json::sax_parse(body, &counter);
   try {
-    Json json = Json::parse(body, std::ref(counter));
+    Json json = Json::parse(body);
     if (!json.is_object()) {
       throw RequestError(
           400, "", fmt::format("body: got JSON of type {}, expected an object", json.type_name()));
