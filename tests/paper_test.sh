@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes docs/paper.md, docs/paper-mini.md, docs/paper-small.md and docs/results.md again from the committed ledgers in an empty working
+# Makes docs/paper.md, docs/paper-{mini,medium,small}.md and docs/results.md again from the committed ledgers in an empty working
 # directory and compares them byte for byte; of the drawings it compares the names, as their looks may
 # change with the charts.
 #
@@ -11,10 +11,10 @@ trap 'rm -rf "$scratch"' EXIT
 DENSEFORMER_PROGRAM=$program WORK=$scratch/runs OUT=$scratch/docs "$root/experiments/paper/run" --scale micro --quiet >"$scratch/out"
 failures=0
 # A scale without runs has no drawings, and a clone no empty directory.
-drawings() { (cd "$1" && find paper paper-mini paper-small -name '*.svg' 2>/dev/null | sort); }
+drawings() { (cd "$1" && find paper paper-mini paper-medium paper-small -name '*.svg' 2>/dev/null | sort); }
 drawings "$root/docs" >"$scratch/drawings" || true
 drawings "$scratch/docs" >"$scratch/docs/drawings" || true
-for file in paper.md paper-mini.md paper-small.md results.md drawings; do
+for file in paper.md paper-mini.md paper-medium.md paper-small.md results.md drawings; do
   expected=$root/docs/$file
   [ "$file" != drawings ] || expected=$scratch/drawings
   diff "$expected" "$scratch/docs/$file" >"$scratch/difference" || {
@@ -26,7 +26,7 @@ done
 grep -q '<svg' "$scratch/runs/paper.html" || { echo "paper.html has no drawing"; failures=$((failures + 1)); }
 grep -q '<h2.*<code>denseformer search</code>' "$scratch/runs/paper.html" ||
   { echo "paper.html shows the backquotes of a title"; failures=$((failures + 1)); }
-for scale in micro mini small long paper; do
+for scale in micro mini medium small long paper; do
   DENSEFORMER_PROGRAM=$program WORK=$scratch/dry OUT=$scratch/dry "$root/experiments/paper/run" --scale $scale --dry-run --quiet |
     grep -q 'runs are missing' || { echo "run --scale $scale --dry-run prints no plan"; failures=$((failures + 1)); }
 done
