@@ -476,6 +476,10 @@ TEST_F(CompletionsTest, OtherEndpoints) {
   EXPECT_EQ(document["paths"].size(), Routes().size());
   EXPECT_EQ(document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["name"], "id");
 
+  const HttpClient::Answer model = client.Call("GET", "/v1/models/other");
+  EXPECT_EQ(model.status, 404);
+  EXPECT_EQ(Json::parse(model.body)["error"]["param"], "model");
+  EXPECT_EQ(client.Call("GET", "/v1/models/").status, 404);
   EXPECT_EQ(client.Call("GET", "/nowhere").status, 404);
   const HttpClient::Answer wrong = client.Call("GET", "/v1/completions");
   EXPECT_EQ(wrong.status, 405);
