@@ -583,8 +583,9 @@ TEST(ServeAccessTest, PagesOfOtherOrigins) {
   EXPECT_EQ(preflight.status, 204);
   EXPECT_EQ(preflight.Header("content-length"), "");
   EXPECT_EQ(preflight.Header("access-control-allow-origin"), "https://example.org");
-  EXPECT_NE(preflight.Header("access-control-allow-headers").find("Authorization"),
-            std::string::npos);
+  // The openai package for JavaScript adds X-Stainless-OS and others.
+  EXPECT_EQ(preflight.Header("access-control-allow-headers"), "Authorization, Content-Type, *");
+  EXPECT_EQ(preflight.Header("access-control-expose-headers"), "Retry-After");
   HttpHeaders with_key = allowed;
   with_key.emplace_back("Authorization", "Bearer key");
   for (const char* body : {R"({"prompt": "a", "max_tokens": 1})", R"({"prompt": 5})",
@@ -599,6 +600,28 @@ TEST(ServeAccessTest, PagesOfOtherOrigins) {
   EXPECT_EQ(server.Client().Call("GET", "/health", "", other).Header("access-control-allow-origin"),
             "");
   EXPECT_EQ(server.Client().Call("OPTIONS", "/v1/completions", "", other).status, 401);
+}
+
+// A form or a script of another site can send a request, although it cannot read the answer.
+TEST(ServeAccessTest, RequestsOfPagesOfOtherSites) {
+  const std::string body = R"({"prompt": "a"})";
+  const auto status = [&](const ServeOptions& options, const HttpHeaders& headers) {
+    const TestServer server(options);
+    HttpHeaders key = headers;
+    if (!options.api_keys.empty()) key.emplace_back("Authorization", "Bearer k");
+    EXPECT_EQ(server.Client().Call("GET", "/v1/models", "", key).status, 200);  // a link to it
+    return server.Client().Call("POST", "/v1/completions", body, key).status;
+  };
+  const HttpHeaders other = {{"Origin", "http://a.example"}, {"Sec-Fetch-Site", "cross-site"}};
+  ServeOptions options = SmallOptions();
+  EXPECT_EQ(status(options, other), 403);
+  EXPECT_EQ(status(options, {{"Sec-Fetch-Site", "same-origin"}}), 200);
+  options.cors_origin = "http://a.example";
+  EXPECT_EQ(status(options, other), 200);
+  options.cors_origin = "http://b.example";
+  EXPECT_EQ(status(options, other), 403);
+  options.api_keys = {"k"};  // which the page does not know
+  EXPECT_EQ(status(options, other), 200);
 }
 
 }  // namespace

@@ -141,6 +141,12 @@ void Service::Handle(const std::shared_ptr<Exchange>& exchange) {
                       "server with --allow-host or with --api-key-file",
                       request.Header("host")));
     }
+    if (request.method == "POST" && options_.api_keys.empty() &&
+        IsFromOtherSite(request, options_.cors_origin)) {
+      throw RequestError(403, "",
+                         "Sec-Fetch-Site: the request comes from a page of another site; start the "
+                         "server with --cors-origin to allow it");
+    }
     if (route != nullptr) return Dispatch(*route, exchange);
     if (request.method == "GET" && request.path.starts_with(kModels)) {
       CheckModelName(request.path.substr(kModels.size()));
