@@ -466,6 +466,8 @@ TEST_F(CompletionsTest, OtherEndpoints) {
             Json::array({256}));
   EXPECT_EQ(Json::parse(client.Call("POST", "/detokenize", R"({"tokens": [104, 195, 169]})").body),
             (Json{{"prompt", "hé"}}));
+  EXPECT_EQ(client.Call("POST", "/detokenize", R"({"tokens": [104.0]})").status, 200);
+  ExpectRefused(R"({"tokens": [104.5]})", 400, "tokens", "token ids", "/detokenize");
   ExpectRefused(R"({"tokens": [999]})", 400, "tokens", "999", "/detokenize");
   ExpectRefused(R"({"tokens": "x"})", 400, "tokens", "token ids", "/detokenize");
   ExpectRefused(R"({})", 400, "prompt", "missing", "/tokenize");

@@ -35,7 +35,9 @@ std::string Range(const FieldInfo& info) {
 
 bool IsTokenList(const Json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& token) {
-           return token.is_number_integer() && token >= 0 && token <= INT32_MAX;
+           if (!token.is_number()) return false;
+           const double id = token.get<double>();  // 7.0 is a whole number in JSON
+           return id >= 0 && id <= INT32_MAX && id == std::floor(id);
          });
 }
 

@@ -65,8 +65,10 @@ Json ErrorSchema() {
 Json BodySchema(const std::vector<FieldInfo>& fields, const RequestLimits& limits) {
   Json schema = FieldsSchema(fields);
   const auto most = [&](const char* name, int value) {
-    Json& field = schema["properties"][name];
-    if (field.contains("maximum") && field["maximum"] > value) field["maximum"] = value;
+    Json& known = schema["properties"];
+    const auto field = known.find(name);
+    if (field == known.end() || !field->contains("maximum")) return;
+    if ((*field)["maximum"] > value) (*field)["maximum"] = value;
   };
   if (!schema["properties"].contains("n")) return schema;
   for (const char* name : {"n", "best_of"}) most(name, limits.max_choices);

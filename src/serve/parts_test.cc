@@ -167,6 +167,11 @@ TEST(OpenApiTest, SchemasAreThoseOfTheParser) {
   };
   const Json text = fields("/v1/completions"), chat = fields("/v1/chat/completions");
   EXPECT_EQ(text["additionalProperties"], false);
+  for (const Json& schema : {text, chat}) {
+    for (const auto& [name, field] : schema["properties"].items()) EXPECT_TRUE(field.is_object());
+  }
+  EXPECT_EQ(text["properties"].size(), CompletionFields().size());
+  EXPECT_EQ(chat["properties"].size(), ChatFields().size());
   EXPECT_EQ(text["required"], Json::array({"prompt"}));
   const Json& known = text["properties"];
   EXPECT_EQ(known["temperature"]["type"], Json::array({"number", "null"}));
