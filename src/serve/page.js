@@ -3,7 +3,7 @@
   'use strict';
   var base = document.documentElement.dataset.api || '';
   var numbers = ['max_tokens', 'temperature', 'top_k', 'top_p', 'min_p', 'repetition_penalty'];
-  var tokens = [], prompt = '', ending = null, running = null, chosen = -1, tipped = null, view = null, stream = 'r', alternatives = 8;
+  var tokens = [], prompt = '', ending = null, running = null, chosen = -1, tipped = null, view = null, stream = 'r', alternatives = 8, endOfText = -1;
 
   function id(name) { return document.getElementById(name); }
   function make(tag, text, name) {
@@ -36,7 +36,10 @@
 
   // The name of the model, again and again until it is loaded.
   function greet() {
-    call('/v1/models').then(function (answer) { return answer.json(); }).then(function (json) {
+    call('/tokenizer_info').then(function (answer) { return answer.json(); }).then(function (json) {
+      endOfText = json.eos_token_id;
+      return call('/v1/models');
+    }).then(function (answer) { return answer.json(); }).then(function (json) {
       var model = json.data[0];
       id('model').textContent = model.id;
       alternatives = Math.min(alternatives, model.max_logprobs);
@@ -76,18 +79,17 @@
     }
   }
 
-  // What each token of a chunk shows. Several may share a character: the first of these shows it, the others nothing.
+  // What each token of a chunk shows. Several may share a character: the first of these shows it, the others nothing. The end of text has a name
+  // and no text.
   function textsOf(choice) {
     var names = choice.logprobs.tokens, rest = choice.text, texts = names.map(function () { return ''; }), n = names.length;
+    if (n > 0 && choice.token_ids[n - 1] === endOfText && !rest.endsWith(names[n - 1])) texts[--n] = '∎';
     while (n > 1 && names[n - 1] !== '' && rest.endsWith(names[n - 1])) {
       texts[--n] = names[n];
       rest = rest.slice(0, rest.length - names[n].length);
     }
-    texts[0] = rest;
-    // The end of text has a name and no text.
-    var last = names.length - 1;
-    if (choice.finish_reason === 'stop' && texts[last] === '' && !names[last].startsWith('bytes:')) texts[last] = '∎';
-    return texts.slice(0, names.length);
+    if (n > 0) texts[0] = rest;
+    return texts;
   }
 
   function generate() {

@@ -113,7 +113,7 @@
   }).then(function () {
     check('ending', function () { return /the model’s context is full$/.test(one('#about').textContent) ? '' : one('#about').textContent; });
     // Tokens that share characters: 'é' of two, and the end of text.
-    var real = window.fetch, chunk = {choices: [{index: 0, text: 'ébc', token_ids: [1, 2, 3, 4, 5], finish_reason: 'stop', logprobs: {
+    var real = window.fetch, chunk = {choices: [{index: 0, text: 'ébc', token_ids: [195, 169, 98, 99, 256], finish_reason: 'stop', logprobs: {
       tokens: ['bytes:\\xc3', 'bytes:\\xa9', 'b', 'c', '<|endoftext|>'], token_logprobs: [-1, -1, -1, -1, -1], top_logprobs: [{}, {}, {}, {}, {}]}}]};
     delete document.body.dataset.generated;
     window.fetch = function () { return Promise.resolve(new Response(': a comment\n\ndata: ' + JSON.stringify(chunk) + '\n\ndata: [DONE]\n\n')); };
