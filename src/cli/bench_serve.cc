@@ -253,6 +253,7 @@ Json WarmUp(const Options& o, int concurrency, LoadOptions load, Runner& runner)
 }
 
 void BenchServe(const Options& o, const CommonOptions& common) {
+  RequireWritable(o.svg);
   LoadOptions load = o.load;
   if (!o.api_key_file.empty()) {
     load.api_key = ParseApiKeys(ReadFile(o.api_key_file), o.api_key_file).front();
