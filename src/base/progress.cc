@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -45,6 +46,12 @@ std::string_view FirstCharacters(std::string_view text, int most) {
     if ((text[end] & 0xc0) != 0x80 && most-- <= 0) break;
   }
   return text.substr(0, end);
+}
+
+// A count of steps, lines or MB: in full as long as that is easy to read.
+std::string CountText(double value) {
+  constexpr double kLongest = 1e7;
+  return value >= 999.5 && value < kLongest ? WithCommas(std::llround(value)) : HumanCount(value);
 }
 
 // A stderr that is closed or full must not end the work, so failures are ignored here.
@@ -104,12 +111,13 @@ void Progress::Draw(Clock::time_point now, bool last) {
   if (unit_ == "%") {
     text = fmt::format("{:3.0f}%, {}", 100 * fraction, HumanDuration(seconds));
   } else if (total_ > 0) {
-    text = fmt::format("{:3.0f}% {}/{} {}", 100 * fraction, HumanCount(done_), HumanCount(total_),
+    text = fmt::format("{:3.0f}% {}/{} {}", 100 * fraction, CountText(done_), CountText(total_),
                        unit_);
   } else {
-    text = fmt::format("{} {}", HumanCount(done_), unit_);
+    text = fmt::format("{} {}", CountText(done_), unit_);
   }
-  if (unit_ != "%") text += fmt::format(", {}/s, {}", HumanCount(rate), HumanDuration(seconds));
+  if (unit_ != "%")
+    text += fmt::format(", {} {}/s, {}", CountText(rate), unit_, HumanDuration(seconds));
   if (total_ > 0 && !last && rate > 0) {
     text += fmt::format(", {} left", HumanDuration(std::max(0.0, total_ - done_) / rate));
   }

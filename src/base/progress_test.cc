@@ -39,7 +39,7 @@ TEST(Progress, PlainLinesWithoutATerminal) {
     for (int i = 0; i <= 10; ++i) progress.Update(i, "loss " + std::to_string(i));
   });
   // Too short a time for a line on the way: only the last state, with the last note.
-  EXPECT_TRUE(Matches(output, "train:  50% 10/20 steps, ", "/s, 0:00, loss 10\n")) << output;
+  EXPECT_TRUE(Matches(output, "train:  50% 10/20 steps, ", " steps/s, 0:00, loss 10\n")) << output;
 }
 
 TEST(Progress, NoLastStateWhereAnExceptionEndsTheWork) {
@@ -104,7 +104,13 @@ TEST(Progress, DrawsAtMostTenTimesASecond) {
 TEST(Progress, AResumedCountSpeaksOfThisProcessOnly) {
   const std::string output = CaptureStderr(
       /*columns=*/0, [] { Progress progress("train", "steps", 2000, /*start=*/1000); });
-  EXPECT_EQ(output, "train:  50% 1.00 k/2.00 k steps, 0/s, 0:00\n");
+  EXPECT_EQ(output, "train:  50% 1,000/2,000 steps, 0 steps/s, 0:00\n");
+}
+
+TEST(Progress, LargeCountsAreShort) {
+  const std::string output = CaptureStderr(
+      /*columns=*/0, [] { Progress progress("read", "lines", 2e9, /*start=*/1e7); });
+  EXPECT_EQ(output, "read:   0% 10.00 M/2.00 G lines, 0 lines/s, 0:00\n");
 }
 
 TEST(Progress, MoreThanTheTotal) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "base/error.h"
@@ -28,19 +29,28 @@ T ParseNumber(std::string_view what, std::string_view text, T low, T high, const
   return value;
 }
 
+// The number of characters to insert, delete, replace or swap with their neighbor.
 int EditDistance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
+  std::vector<int> row(b.size() + 1), before(b.size() + 1), before_that(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
   for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
+    std::swap(before_that, before);
+    std::swap(before, row);
     row[0] = static_cast<int>(i);
     for (size_t j = 1; j <= b.size(); ++j) {
-      const int substitute = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+      row[j] = std::min({before[j] + 1, row[j - 1] + 1, before[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before_that[j - 2] + 1);
     }
   }
   return row[b.size()];
+}
+
+// The length of what two keys share up to a period: "train." of train.steps and train.seed.
+size_t SharedSection(std::string_view a, std::string_view b) {
+  const size_t same = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  const size_t dot = a.substr(0, same).rfind('.');
+  return dot == std::string_view::npos ? 0 : dot + 1;
 }
 
 std::string Scaled(double value, double base, const char* const* units, int count) {
@@ -66,12 +76,16 @@ double ParseDouble(std::string_view what, std::string_view text, double low, dou
 
 std::string Nearest(std::string_view word, const std::vector<std::string>& known) {
   std::string best;
-  int best_distance = std::max<int>(2, static_cast<int>(word.size()) / 3) + 1;
+  int best_distance = std::numeric_limits<int>::max();
   for (const std::string& candidate : known) {
-    const int distance = EditDistance(word, candidate);
-    // Words without a letter in common are not near, however short they are.
-    const int apart = static_cast<int>(std::max(word.size(), candidate.size()));
-    if (distance < std::min(best_distance, apart)) {
+    const size_t section = SharedSection(word, candidate);
+    const std::string_view a = word.substr(section),
+                           b = std::string_view(candidate).substr(section);
+    const int distance = EditDistance(a, b);
+    // A third of the letters may be wrong, but words without a common one are not near.
+    const int most = std::min<int>(std::max<int>(1, static_cast<int>(a.size()) / 3),
+                                   static_cast<int>(std::max(a.size(), b.size())) - 1);
+    if (distance <= most && distance < best_distance) {
       best_distance = distance;
       best = candidate;
     }

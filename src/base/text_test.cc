@@ -54,6 +54,13 @@ TEST(Nearest, FindsTyposButNotStrangers) {
   EXPECT_EQ(Nearest("xy", {"ab", "cd"}), "");
   EXPECT_EQ(Nearest("p", {"k"}), "");
   EXPECT_EQ(Nearest("x", {}), "");
+  EXPECT_EQ(Nearest("fish", {"bash", "zsh"}), "");
+  EXPECT_EQ(Nearest("--xy", {"--lr"}), "");
+  EXPECT_EQ(Nearest("inof", {"data", "info"}), "info");
+  EXPECT_EQ(Nearest("ifnno", {"info"}), "");
+  // A common section is no likeness.
+  EXPECT_EQ(Nearest("optimizer.seed", {"optimizer.lr", "optimizer.clip"}), "");
+  EXPECT_EQ(Nearest("optimizer.lrr", {"optimizer.clip", "optimizer.lr"}), "optimizer.lr");
   EXPECT_EQ(DidYouMean("sead", known), " (did you mean 'seed'?)");
   EXPECT_EQ(DidYouMean("zzzzzz", known), "");
 }

@@ -95,7 +95,7 @@ void Analyze(const Options& given, const CommonOptions& common) {
                                                       : options.out + "/" + run.name;
     for (const Study* study : studies) {
       if (all && !study->available(run)) {
-        LogInfo("{}: no {} (nothing of the kind in this run)", run.name, study->name);
+        LogInfo("{}: no {} (does not apply to this run)", run.name, study->name);
         continue;
       }
       StudyJson json = study->run(run, options.study);

@@ -150,6 +150,7 @@ void AddBenchmark(CLI::App& parent, CommonOptions& common, const Benchmark& benc
       "times.\nExample:\n" +
       Examples(benchmark));
   SetWork(app, common, call, [&common, &benchmark](const BenchCall& made) {
+    RequireWritable(made.svg);
     BenchOptions options = made.options;
     if (made.turns) {
       options.interleave.before_round = NextTurn;

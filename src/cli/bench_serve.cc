@@ -1,6 +1,7 @@
 // denseformer bench serve: loads a server on loopback and measures its answers.
 #include "cli/bench_serve.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <functional>
@@ -27,12 +28,14 @@
 namespace denseformer {
 namespace {
 
+constexpr double kWarmUpSeconds = 60;  // in which its requests begin, whatever --seconds says
+
 struct Options {
   std::string run, preset, dwa = "4x5", precision = "auto";
   std::string api_key_file, svg;
   std::string concurrency = "1,4,16", rates, parameters = "{}";
   int port = 0;
-  int rounds = 1;
+  int rounds = 1, warm_up = 0;
   LoadOptions load;
 };
 
@@ -238,7 +241,19 @@ class Runner {
   std::string failure_;  // the first one
 };
 
+// The first step makes the buffers of all others, and each text's first tokens come to memory that
+// the system has to give. Only where as many texts have ended as the engine keeps prefixes are
+// there pages to use again.
+Json WarmUp(const Options& o, int concurrency, LoadOptions load, Runner& runner) {
+  load.rate = 0;
+  load.concurrency = concurrency;
+  load.requests = o.warm_up > 0 ? o.warm_up : concurrency;
+  load.seconds = std::max(load.seconds, kWarmUpSeconds);
+  return LoadRow(load, runner.Run(load));
+}
+
 void BenchServe(const Options& o, const CommonOptions& common) {
+  RequireWritable(o.svg);
   LoadOptions load = o.load;
   if (!o.api_key_file.empty()) {
     load.api_key = ParseApiKeys(ReadFile(o.api_key_file), o.api_key_file).front();
@@ -255,10 +270,8 @@ void BenchServe(const Options& o, const CommonOptions& common) {
   const std::unique_ptr<OwnServer> server = StartServer(o);
   load.port = server ? server->port() : o.port;
   Runner runner(load);
-  LoadOptions warm_up = load;
-  warm_up.rate = 0;
-  warm_up.requests = 1;
-  runner.Run(warm_up);  // the first step makes the buffers of all others
+  const Json warm_up =
+      WarmUp(o, open ? 1 : static_cast<int>(std::ranges::max(values)), load, runner);
   std::vector<Measured> measured;
   for (const double value : values) measured.push_back({value, {}, {}});
   if (!common.json) PrintHead();
@@ -282,7 +295,7 @@ void BenchServe(const Options& o, const CommonOptions& common) {
   const Json ratios = RatiosJson(measured, open);
   if (!o.svg.empty())
     WriteFileAtomic(o.svg, DrawSvg(LoadChart(measured, open), /*standalone=*/true));
-  if (common.json) PrintJson({{"rows", rows}, {"ratios", ratios}});
+  if (common.json) PrintJson({{"warm_up", warm_up}, {"rows", rows}, {"ratios", ratios}});
   if (!common.json && o.rounds > 1) PrintRatios(ratios, open);
   runner.ThrowFailure();
 }
@@ -312,6 +325,11 @@ void AddBenchServe(CLI::App& parent, CommonOptions& common) {
       ->excludes(concurrency);
   app.add_option("--requests", load.requests, "Requests for each number")
       ->check(WholeNumber(1, 100000))
+      ->capture_default_str();
+  app.add_option("--warm-up", options->warm_up,
+                 "Requests before all others, at the largest concurrency; 0: as many as that. "
+                 "Memory is reused after 64")
+      ->check(WholeNumber(0, 100000))
       ->capture_default_str();
   app.add_option("--rounds", options->rounds,
                  "Take the numbers in turns so many times, and compare medians and minima")

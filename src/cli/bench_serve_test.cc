@@ -27,6 +27,7 @@ TEST(BenchServeTest, ClosedLoopOfEveryConcurrencyWithAChart) {
                                       "--concurrency", "1,3", "--json", "--svg", svg});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json rows = Json::parse(result.out)["rows"];
+  EXPECT_EQ(Json::parse(result.out)["warm_up"]["completed"], 3);
   ASSERT_EQ(rows.size(), 2u);
   for (size_t n = 0; n < 2; ++n) {
     const Json& row = rows[n];
@@ -48,10 +49,11 @@ TEST(BenchServeTest, RoundsTakeTurnsAndAreCompared) {
                                          "--prompt-tokens", "5",    "--concurrency", "1,2,3",
                                          "--rounds",        "2"};
   std::vector<std::string> with_json = call;
-  with_json.push_back("--json");
+  with_json.insert(with_json.end(), {"--json", "--warm-up", "5"});
   const ProgramResult result = Bench(with_json);
   ASSERT_EQ(result.status, 0) << result.err;
   const Json answer = Json::parse(result.out);
+  EXPECT_EQ(answer["warm_up"]["completed"], 5);
   std::string order;
   for (const Json& row : answer["rows"]) order += row["concurrency"].dump() + row["round"].dump();
   EXPECT_EQ(order, "102030213111");

@@ -324,7 +324,7 @@ TEST(BenchTest, TurnsWithAnotherProgram) {
 
 TEST(BenchTest, WrongCalls) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
-      {{"bench"}, "subcommand is required"},
+      {{"bench"}, "expected a command"},
       {{"bench", "forwrad"}, "unknown command 'forwrad' (did you mean 'forward'?)"},
       {{"bench", "forward", "--preset", "tset"}, "preset: got 'tset'"},
       {{"bench", "forward", "--preset", "test", "--dwa", "5y"}, "depth pattern '5y'"},

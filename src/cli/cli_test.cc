@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "base/testing.h"
+#include "base/text.h"
 #include "cli/run_program.h"
 
 namespace denseformer {
@@ -45,8 +47,18 @@ TEST(CliTest, EveryCommandThatWritesTakesTheSameOption) {
                                                           {"export"}};
   for (std::vector<std::string> call : commands) {
     call.push_back("--help");
-    EXPECT_TRUE(Contains(RunProgram(call).out, "-o,--output,--out ")) << call[0];
+    EXPECT_TRUE(Contains(RunProgram(call).out, "  -o, --output TEXT")) << call[0];
   }
+}
+
+TEST(CliTest, HelpIsWrappedAndNamesOptionsAsTheyAreTyped) {
+  const std::string help = RunProgram({"train", "--help"}).out;
+  EXPECT_TRUE(Contains(help, "\n  --recompute, --no-recompute\n")) << help;
+  EXPECT_FALSE(Contains(help, "{false}")) << help;
+  EXPECT_FALSE(Contains(help, "\n\n\n")) << help;
+  size_t longest = 0;
+  for (const std::string& line : Split(help, '\n')) longest = std::max(longest, line.size());
+  EXPECT_LE(longest, 100u);
 }
 
 TEST(CliTest, Version) {
@@ -74,10 +86,12 @@ TEST(CliTest, ThreadsSpinForAShortTimeUnlessTheUserSaysOtherwise) {
 
 TEST(CliTest, WrongCallsGetOneLineAndStatus2) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
-      {{}, "subcommand is required"},
+      {{}, "expected a command; see 'denseformer --help'"},
       {{"dta"}, "unknown command 'dta' (did you mean 'data'?); see 'denseformer --help'"},
       {{"data", "inof"}, "unknown command 'inof' (did you mean 'info'?)"},
-      {{"data"}, "see 'denseformer data --help'"},
+      {{"data"}, "expected a command; see 'denseformer data --help'"},
+      {{"data", "info", "x", "--type", "int8"}, "--type: got 'int8', expected uint16, uint32"},
+      {{"completion", "fish"}, "SHELL: got 'fish', expected bash, zsh; see"},
       {{"data", "info", "--vocb", "3"}, "unknown option '--vocb' (did you mean '--vocab'?)"},
       {{"data", "info", "x", "--vocb=3"}, "unknown option '--vocb' (did you mean '--vocab'?)"},
       {{"data", "info"}, "PATH is required"},
@@ -99,6 +113,41 @@ TEST(CliTest, FailureGetsStatus1) {
   const ProgramResult result = RunProgram({"data", "info", "/no/such/file"});
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(result.err, "error: cannot open /no/such/file: No such file or directory\n");
+}
+
+// What works for long says at its start that its result would have no place.
+TEST(CliTest, OutputIsCheckedBeforeTheWork) {
+  const TemporaryDirectory scratch;
+  const std::string missing = scratch / "missing/out", ledger = scratch / "ledger";
+  WriteFileAtomic(scratch / "sweep.toml", "title = \"a\"\n[[row]]\nname = \"b\"\n");
+  const std::vector<std::string> calls[] = {
+      {"tokenizer", "train", "--bytes", "-o", missing},
+      {"report", scratch / "no-run", "-o", missing},
+      {"bench", "gemm", "--preset", "no-preset", "--svg", missing},
+      {"cluster", "--preset", "no-preset", "--svg", missing},
+      {"bench", "serve", scratch / "no-run", "--svg", missing},
+      {"sweep", scratch / "sweep.toml", "--ledger", missing},
+      {"sweep", scratch / "sweep.toml", "--ledger", ledger, "--html", missing},
+  };
+  for (const std::vector<std::string>& call : calls) {
+    const ProgramResult result = RunProgram(call);
+    EXPECT_EQ(result.status, 1) << call[0];
+    EXPECT_EQ(result.err, "error: cannot write " + missing + ": there is no directory " +
+                              scratch.path() + "/missing\n");
+  }
+}
+
+TEST(CliTest, ADirectoryThatCannotBeMadeIsNoBug) {
+  const TemporaryDirectory scratch;
+  WriteFileAtomic(scratch / "sweep.toml",
+                  "title = \"a\"\ndata = \"d\"\nseeds = [1]\n[options]\npreset = "
+                  "\"test\"\n[[row]]\nname = \"b\"\n");
+  const ProgramResult result =
+      RunProgram({"sweep", scratch / "sweep.toml", "--ledger", scratch / "ledger", "--data",
+                  "d=" + scratch.path(), "--runs", scratch / "sweep.toml/runs"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "error: cannot make the directory " + scratch.path() +
+                            "/sweep.toml/runs: Not a directory\n");
 }
 
 TEST(CliTest, FullDiskOnStdoutIsAnError) {

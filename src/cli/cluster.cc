@@ -191,6 +191,7 @@ std::vector<Json> Study(const ClusterCall& call, const ClusterJob& job, ClusterS
 }
 
 void RunCluster(const ClusterCall& call, const CommonOptions& common) {
+  RequireWritable(call.svg);
   if (!call.from.empty()) return DrawStored(call);
   ClusterJob job;
   job.config = ConfigOf(call);
@@ -285,19 +286,20 @@ void AddCluster(CLI::App& app, CommonOptions& common) {
                  "Processes of a machine that compute at full speed at the same time: its cores by "
                  "the threads of one; default: all")
       ->check(WholeNumber(1, 4096));
-  app.add_option("--bandwidth", call->bandwidth, "Of a machine's network, Gbit/s each way")
+  app.add_option("--bandwidth", call->bandwidth, "Network bandwidth of a machine, Gbit/s each way")
       ->check(Number(1e-6))
       ->capture_default_str();
-  app.add_option("--latency", call->latency, "Of a message, in microseconds")
+  app.add_option("--latency", call->latency, "Latency of a message, in microseconds")
       ->check(Number(0))
       ->capture_default_str();
-  app.add_option("--memory", call->memory, "Of a process, in GiB; default: not limited")
+  app.add_option("--memory", call->memory, "Memory of a process, in GiB; default: unlimited")
       ->check(Number(0));
   app.add_option("--data-parallel", call->wanted.data_parallel, "Only with this many copies")
       ->check(WholeNumber(1, 1 << 20));
   app.add_option("--pipeline", call->wanted.pipeline, "Only with this many stages")
       ->check(WholeNumber(1, 1 << 20));
-  app.add_option("--micro-batch", call->wanted.micro_batch, "Only with so many sequences per pass")
+  app.add_option("--micro-batch", call->wanted.micro_batch,
+                 "Only with this many sequences per pass")
       ->check(WholeNumber(1));
   app.add_flag("--all-sources", call->all_sources,
                "For comparison: every output that is still needed crosses a cut, in place of the "
@@ -307,7 +309,7 @@ void AddCluster(CLI::App& app, CommonOptions& common) {
   app.add_option("--up-to", call->up_to,
                  "Instead: the best layout for 1, 2, 4, ... machines up to this many ranks")
       ->check(WholeNumber(1, 1 << 20));
-  app.add_option("--name", call->name, "Of the result, in charts; default: the depth pattern");
+  app.add_option("--name", call->name, "Name of the result in charts; default: the depth pattern");
   app.add_option("--svg", call->svg, "Also draw the best schedule, or with --up-to the speed")
       ->check(FileToWrite());
   app.add_option("--from", call->from, "Only draw stored results: a JSON array of --up-to --json");

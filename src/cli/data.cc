@@ -101,7 +101,8 @@ void AddInfo(CLI::App& parent, CommonOptions& common) {
   app.add_option("PATH", options->paths, "Token files, or directories that hold some (*.bin)")
       ->required();
   app.add_option("--type", options->type,
-                 "Type of headerless files: uint16 or uint32; default: found out");
+                 "Type of headerless files; default: detected from the tokens")
+      ->check(OneOf({"uint16", "uint32"}));
   app.add_option("--vocab", options->vocab, "Fail where a token is not below this number")
       ->check(WholeNumber(1));
   app.add_flag("--verify", options->verify, "Compare the checksums with those of meta.json");

@@ -17,8 +17,7 @@ OptionText DescribeOption(const CLI::Option& option) {
   OptionText text;
   text.positional = option.get_positional() && option.get_lnames().empty();
   if (text.positional) text.names.push_back(option.get_name(true));
-  for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);
-  for (const std::string& name : option.get_snames()) text.names.push_back("-" + name);
+  for (const std::string& name : NamesOf(option)) text.names.push_back(name);
   if (option.get_items_expected_max() > 0) DescribeType(option.get_type_name(), text);
   text.help = option.get_description();
   text.initial = option.get_default_str();
@@ -26,6 +25,16 @@ OptionText DescribeOption(const CLI::Option& option) {
 }
 
 }  // namespace
+
+std::vector<std::string> NamesOf(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) {
+    // An older spelling of --output, which is taken but not shown.
+    if (name != "out") names.push_back("--" + name);
+  }
+  return names;
+}
 
 CommandText DescribeCommand(const CLI::App& app, const std::string& path) {
   CommandText text;

@@ -10,7 +10,7 @@
 namespace denseformer {
 
 struct OptionText {
-  std::vector<std::string> names;    // "--output", "-o"; of a positional argument its name alone
+  std::vector<std::string> names;    // "-o", "--output"; of a positional argument its name alone
   std::string value;                 // "INT", "TEXT"; "" for a flag
   std::vector<std::string> choices;  // where the value is one of a few
   std::string help;
@@ -24,6 +24,9 @@ struct CommandText {
   std::vector<OptionText> options;
   std::vector<CommandText> children;
 };
+
+// The names to show of an option, as they are typed: "-o", "--output".
+std::vector<std::string> NamesOf(const CLI::Option& option);
 
 CommandText DescribeCommand(const CLI::App& app, const std::string& path = "");
 

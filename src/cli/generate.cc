@@ -201,18 +201,18 @@ void AddSampling(CLI::App& app, Options& options) {
   SamplingOptions& sampling = options.generate.sampling;
   const char* group = "Sampling";
   app.add_option("--temperature", sampling.temperature,
-                 "Spread of the choice; 0: always the likeliest token")
+                 "Sampling temperature; 0: always the likeliest token")
       ->capture_default_str()
       ->group(group);
   app.add_option("--top-k", sampling.top_k, "Only the K likeliest tokens; 0: all")
       ->capture_default_str()
       ->group(group);
   app.add_option("--top-p", sampling.top_p,
-                 "Only the likeliest tokens with this probability together")
+                 "Only the likeliest tokens up to this total probability")
       ->capture_default_str()
       ->group(group);
   app.add_option("--min-p", sampling.min_p,
-                 "Only tokens with this share of the largest probability")
+                 "Only tokens with at least this share of the largest probability")
       ->capture_default_str()
       ->group(group);
   app.add_option("--repetition-penalty", sampling.repetition_penalty,
@@ -220,7 +220,7 @@ void AddSampling(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--seed", options.seed,
-                 "Same seed, same text; default: another one each time, which is printed")
+                 "Same seed, same text; default: a different one each time, which is printed")
       ->check(WholeNumber(0))
       ->group(group);
 }

@@ -274,7 +274,7 @@ TEST_F(GenerateCommandTest, WrongRunsAndFilesGetOneLineAndStatus1) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{*scratch_ / "missing", "-p", "a"}, "missing: no such run directory"},
       {{*scratch_ / "a.txt", "-p", "a"}, "a.txt is a file, expected a run directory"},
-      {{*scratch_ / "empty", "-p", "a"}, "empty: no run there (no config.json)"},
+      {{*scratch_ / "empty", "-p", "a"}, "empty: not a run directory (no config.json)"},
       {{RunPath(), "--prompt-file", *scratch_ / "missing"}, "No such file or directory"},
       {{RunPath(), "--prompt-file", *scratch_ / "empty"}, "empty is a directory, expected a file"},
   };

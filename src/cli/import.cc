@@ -75,7 +75,7 @@ void AddImport(CLI::App& app, CommonOptions& common) {
                  "PyTorch file (.pt), safetensors file, or a directory that holds one; nothing in "
                  "it is executed")
       ->required();
-  AddOutput(app, call->run, "Run directory to make")->required();
+  AddOutput(app, call->run, "Run directory to create")->required();
   app.add_option("--dwa", call->options.dwa,
                  "Depth pattern (" + DepthFormList() +
                      "): makes a plain Transformer a DenseFormer with identity weights");

@@ -289,14 +289,14 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
                  "Parts of a block with an average of their own: " + StreamNames());
   app.add_option("--mixer-norm", options->mixer_norm, "Of a dynamic mixer: " + MixerNormNames());
   app.add_flag("--gains", options->gains, "Learned gains on the residual connections");
-  app.add_option("--batch-size", options->batch_size, "Sequences of a pass, for the memory")
+  app.add_option("--batch-size", options->batch_size, "Sequences per pass, for the memory estimate")
       ->check(WholeNumber(1, int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--length", options->length,
                  "Tokens of a sequence, for memory and FLOPs; default: the model's longest")
       ->check(WholeNumber(1));
   app.add_option("--sequences", options->sequences,
-                 "Sequences that are generated at the same time, for the memory")
+                 "Sequences generated at the same time, for the memory estimate")
       ->check(WholeNumber(1, int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--precision", options->precision,
@@ -310,7 +310,7 @@ void AddInfo(CLI::App& app, CommonOptions& common) {
       ->check(WholeNumber(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--pipeline", options->pipeline,
-                 "Also what would cross the cuts between this many stages of blocks")
+                 "Also show what crosses the cuts between this many pipeline stages")
       ->check(WholeNumber(1));
   app.add_flag("--verify", options->verify, "Check every byte of the run against its hashes");
   app.footer(

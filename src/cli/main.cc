@@ -1,8 +1,11 @@
 // The program: finds the command in the table, parses its options, runs it, and turns every failure
-// into one line on stderr and an exit status (0 success, 2 a wrong call, 1 any other failure).
+// into one line on stderr and an exit status (0 success, 2 a wrong call, 130 stopped by a signal, 1
+// any other failure).
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -14,6 +17,7 @@
 #include "base/text.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "cli/output.h"
 #include "cli/run_ranks.h"
 #include "cli/wait_policy.h"
@@ -32,7 +36,7 @@ constexpr const char* kFooter =
 
 void AddCommonOptions(CLI::App& app, CommonOptions& common) {
   app.add_flag("--json", common.json, "Print the result as JSON")->group("Common options");
-  app.add_flag("--quiet", common.quiet, "No progress and no notes on stderr")
+  app.add_flag("--quiet", common.quiet, "No progress and no informational messages on stderr")
       ->group("Common options");
   app.add_option("--threads", common.threads, "Threads to use; default: all cores it may use")
       ->check(WholeNumber(1, 1024))
@@ -93,6 +97,7 @@ std::string Explain(const CLI::App& root, const CLI::ParseError& error) {
   std::vector<std::string> rest = root.remaining(/*recurse=*/true);
   std::string message = error.what();
   if (error.get_name() == "ConversionError") message = NotANumber(*app, message);
+  if (rest.empty() && !children.empty()) message = "expected a command";
   if (!rest.empty() && rest[0] == "--") rest.erase(rest.begin());
   if (!rest.empty()) {
     const std::string& first = rest[0];
@@ -113,7 +118,8 @@ std::string Explain(const CLI::App& root, const CLI::ParseError& error) {
 void Run(int argc, char** argv) {
   CLI::App app("Train, evaluate and run DenseFormer language models on CPUs.", "denseformer");
   app.set_version_flag("--version", "denseformer " DENSEFORMER_VERSION);
-  app.set_help_flag("--help,-h", "Print this help and end");
+  app.set_help_flag("--help,-h", "Print this help and exit");
+  app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.footer(kFooter);
   CommonOptions common;
@@ -162,6 +168,11 @@ int main(int argc, char** argv) {
     WaitForFirstRank();
     LogError("{}", error.what());
     status = ExitStatus(error.code());
+  } catch (const std::filesystem::filesystem_error& error) {
+    // A directory that cannot be listed or made.
+    LogError("{}: {}", error.path1().empty() ? "file system" : error.path1().string(),
+             error.code().message());
+    status = 1;
   } catch (const std::bad_alloc&) {
     LogError("out of memory");
     status = 1;

@@ -66,7 +66,9 @@ std::string ManualPage(const CommandText& root) {
       DENSEFORMER_VERSION, Troff(root.help));
   for (const CommandText& command : root.children) text += CommandSection(command);
   return text +
-         ".SH EXIT STATUS\n0 on success, 2 for a wrong call, 1 for any other failure.\n"
+         ".SH EXIT STATUS\n0 on success, 2 for a wrong call, 130 when stopped by a signal, 1 for "
+         "any "
+         "other failure.\n"
          ".SH EXAMPLES\n" +
          Verbatim(root.footer);
 }

@@ -17,6 +17,10 @@ void WriteStdout(std::string_view text);
 // Pushes out what is buffered; main calls it once more at the end.
 void FlushStdout();
 
+// Throws kNotFound or kIo where a file could not be created in the directory of `path`: a command
+// that works for long says so at its start. Nothing to check: "", "-", and devices and pipes.
+void RequireWritable(const std::string& path);
+
 // The directory for a command's files, made with its parents; throws kIo where it cannot be.
 void MakeOutputDirectory(const std::string& path);
 

@@ -163,9 +163,10 @@ void WritePage(const Options& options, const std::string& page) {
 
 void Report(const Options& options, const CommonOptions& common) {
   if (options.watch && ToStream(options)) {
-    Throw(ErrorCode::kUsage, "report --watch: {} is no file, which a browser could reload",
-          options.out);
+    Throw(ErrorCode::kUsage,
+          "report --watch: --output {} is not a file that a browser could reload", options.out);
   }
+  RequireWritable(options.out);
   ReportInput input;
   input.runs = ReadRuns(options.runs);
   input.benches = ReadBenches(options.benches, input.runs);
@@ -203,7 +204,7 @@ void AddReport(CLI::App& app, CommonOptions& common) {
                  "Also write every chart as SVG, and the table as CSV, to this directory");
   app.add_option("--bench", options->benches,
                  "Results of denseformer bench forward/train --json, for the trade-offs");
-  app.add_option("--prompt", options->prompt, "Beginning of the sample texts");
+  app.add_option("--prompt", options->prompt, "Prompt of the sample texts");
   app.add_option("--sample-tokens", options->sample_tokens, "Length of the sample texts")
       ->check(WholeNumber(1, 1 << 20))
       ->capture_default_str();

@@ -88,6 +88,7 @@ void RunSearch(const SearchCall& call, const CommonOptions& common) {
   options.Validate();
   const std::filesystem::path parent = std::filesystem::path(call.out).parent_path();
   if (!parent.empty()) MakeOutputDirectory(parent.string());
+  RequireWritable(call.out);
   RequireTrainingMemory(options);
   Model model = LoadModel(call.run, options.compute(), ModelUse::kTraining);
   const TrainData data(options.data, model.config().vocab_size);

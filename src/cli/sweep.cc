@@ -154,7 +154,16 @@ void Report(const Options& options, const std::vector<SweepFile>& files, const L
   }
 }
 
+void RequireWritableOutputs(const Options& options) {
+  if (options.dry_run) return;
+  for (const std::string& path : {options.markdown, options.html, options.findings}) {
+    RequireWritable(path);
+  }
+  if (!options.no_run && !FileExists(options.ledger)) RequireWritable(options.ledger);
+}
+
 void Sweep(const Options& given, const CommonOptions& common) {
+  RequireWritableOutputs(given);
   Options options = given;
   options.runner.data = ParseData(options.data);
   options.runner.version = DENSEFORMER_VERSION;
@@ -199,7 +208,7 @@ void AddSweep(CLI::App& app, CommonOptions& common) {
                  "Runs to train side by side, each with --threads (default: cores / jobs)")
       ->check(WholeNumber(1, 1024))
       ->capture_default_str();
-  app.add_option("--nice", options->runner.nice, "How nice the runs are to other processes")
+  app.add_option("--nice", options->runner.nice, "Nice value of the runs")
       ->check(WholeNumber(0, 19))
       ->capture_default_str();
   app.add_option("--study-tokens", options->runner.study_tokens,
@@ -210,11 +219,12 @@ void AddSweep(CLI::App& app, CommonOptions& common) {
                "Remove the directory of a run once it is in the ledger");
   app.add_flag("--retry-failed", options->retry_failed,
                "Train again what failed or diverged; otherwise that is a result");
-  app.add_flag("--dry-run", options->dry_run, "List the missing runs with estimated time, and end");
+  app.add_flag("--dry-run", options->dry_run,
+               "List the missing runs with estimated time, and exit");
   app.add_flag("--no-run", options->no_run, "Train nothing: report what the ledger has");
   app.add_option("--bench", options->benches,
                  "Results of denseformer bench forward/train --json, for speeds");
-  app.add_option("--format", options->format, "Of the tables on stdout")
+  app.add_option("--format", options->format, "Format of the tables on stdout")
       ->check(OneOf({"text", "csv", "markdown", "json"}))
       ->capture_default_str();
   app.add_option("--markdown", options->markdown, "Also write a Markdown document")

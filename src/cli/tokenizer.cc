@@ -2,7 +2,6 @@
 #include "denseformer/tokenizer.h"
 
 #include <chrono>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -59,17 +58,6 @@ void PrintDescription(nlohmann::ordered_json json, const CommonOptions& common) 
   }
 }
 
-// Says before the work what would fail after it.
-void CheckOutput(const std::string& out) {
-  if (std::filesystem::is_directory(out)) {
-    Throw(ErrorCode::kUsage, "--output: {} is a directory, expected the path of a file", out);
-  }
-  const std::string parent = std::filesystem::path(out).parent_path();
-  if (!parent.empty() && !std::filesystem::is_directory(parent)) {
-    Throw(ErrorCode::kNotFound, "--output: there is no directory {} for {}", parent, out);
-  }
-}
-
 void SaveAndDescribe(const Tokenizer& tokenizer, const std::string& out,
                      const CommonOptions& common) {
   if (out == "-") {
@@ -89,7 +77,7 @@ void Train(const TrainOptions& options, const CommonOptions& common) {
             "tokenizer train: --bytes learns nothing, so give neither --vocab nor "
             "files with it");
     }
-    CheckOutput(options.out);
+    RequireWritable(options.out);
     SaveAndDescribe(Tokenizer::Bytes(), options.out, common);
     return;
   }
@@ -98,7 +86,7 @@ void Train(const TrainOptions& options, const CommonOptions& common) {
           "tokenizer train: give --vocab N and the files to learn from, or --bytes");
   }
   CheckVocabularySize(options.vocab);
-  CheckOutput(options.out);
+  RequireWritable(options.out);
   CatchInterrupts();
   const auto begin = std::chrono::steady_clock::now();
   CorpusReader corpus(FindCorpusFiles(options.inputs), options.corpus);
@@ -106,10 +94,10 @@ void Train(const TrainOptions& options, const CommonOptions& common) {
   const Tokenizer tokenizer(LearnBpe(pieces, options.vocab));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   if (tokenizer.vocab_size() < options.vocab) {
-    LogWarning("no pair of tokens occurs twice any more: the vocabulary has {} tokens, not {}",
+    LogWarning("no pair of tokens occurs twice anymore: the vocabulary has {} tokens, not {}",
                tokenizer.vocab_size(), options.vocab);
   }
-  LogInfo("learned from {} different pieces in {:.1f} s", WithCommas(pieces.size()),
+  LogInfo("learned from {} distinct pieces in {:.1f} s", WithCommas(pieces.size()),
           seconds.count());
   SaveAndDescribe(tokenizer, options.out, common);
 }
@@ -120,7 +108,8 @@ void AddTrain(CLI::App& parent, CommonOptions& common) {
   app.add_option("INPUT", options->inputs,
                  "Text: .txt, .jsonl (each also .zst or .gz), or directories of them");
   app.add_option("--vocab", options->vocab,
-                 "Tokens to have: 256 bytes, what is learned, and the end of text");
+                 "Size of the vocabulary: 256 bytes, the learned tokens and the end of text")
+      ->check(WholeNumber(1, 1 << 20));
   app.add_flag("--bytes", options->bytes, "The byte tokenizer instead: 257 tokens, no text needed");
   AddOutput(app, options->out, "The tokenizer.json to write")->required()->check(FileToWrite());
   app.add_option("--field", options->corpus.field, "Field of .jsonl files that holds the text")
@@ -133,7 +122,7 @@ void AddTrain(CLI::App& parent, CommonOptions& common) {
 }
 
 void AddImport(CLI::App& parent, CommonOptions& common) {
-  CLI::App& app = *parent.add_subcommand("import", "Make a tokenizer.json of other files");
+  CLI::App& app = *parent.add_subcommand("import", "Make a tokenizer.json from other files");
   auto options = std::make_shared<ImportOptions>();
   app.add_option(
          "PATH", options->path,
@@ -144,13 +133,13 @@ void AddImport(CLI::App& parent, CommonOptions& common) {
       "Example:\n"
       "  denseformer tokenizer import gpt2/vocab.bpe --output tokenizer.json");
   SetWork(app, common, options, [&common](const ImportOptions& o) {
-    CheckOutput(o.out);
+    RequireWritable(o.out);
     SaveAndDescribe(Tokenizer::Load(o.path), o.out, common);
   });
 }
 
 void AddInfo(CLI::App& parent, CommonOptions& common) {
-  CLI::App& app = *parent.add_subcommand("info", "What a tokenizer is");
+  CLI::App& app = *parent.add_subcommand("info", "Size and special tokens of a tokenizer");
   auto options = std::make_shared<ImportOptions>();
   app.add_option("PATH", options->path, "Tokenizer: a file or a directory")->required();
   app.footer(

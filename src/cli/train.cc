@@ -184,7 +184,7 @@ void AddTableFlags(CLI::App& app, TrainCall& call) {
 
 void AddTrain(CLI::App& app, CommonOptions& common) {
   auto call = std::make_shared<TrainCall>();
-  app.add_option("RUN", call->run, "Directory of the run; made where missing");
+  app.add_option("RUN", call->run, "Run directory; created if missing");
   app.add_option(
       "--preset", call->preset,
       "Where all values start: " + Join(ModelConfig::PresetNames(), ", ") + "; default: tiny");
@@ -210,8 +210,8 @@ void AddTrain(CLI::App& app, CommonOptions& common) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_flag("--dry-run", call->dry_run,
-               "Show model, memory, tokens, steps and estimated time, and end");
-  app.add_flag("--print-options", call->print_options, "Print all options as Markdown and end");
+               "Show model, memory, tokens, steps and estimated time, and exit");
+  app.add_flag("--print-options", call->print_options, "Print all options as Markdown and exit");
   AddTableFlags(app, *call);
   app.footer(
       "Values: preset < --config < --set < flags. SIGINT (Ctrl-C) and SIGTERM finish the step,\n"

@@ -27,7 +27,7 @@ PieceCounts CountPieces(CorpusReader& corpus);
 void CheckVocabularySize(int vocab_size);
 
 // The ids: bytes, then the merges, then the end of text. Fewer than `vocab_size` tokens where no
-// pair occurs twice any more. Throws as CheckVocabularySize, and kInvalid for an empty corpus.
+// pair occurs twice anymore. Throws as CheckVocabularySize, and kInvalid for an empty corpus.
 TokenizerData LearnBpe(const PieceCounts& pieces, int vocab_size);
 
 }  // namespace denseformer

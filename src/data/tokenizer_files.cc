@@ -216,7 +216,7 @@ TokenizerData ReadDirectory(const std::string& directory) {
   const std::string merges = FirstPresent(directory, {"merges.txt", "vocab.bpe"});
   if (merges.empty()) {
     Throw(ErrorCode::kNotFound,
-          "{}: no tokenizer there, expected tokenizer.json, or vocab.bpe, or vocab.json and "
+          "{}: no tokenizer found, expected tokenizer.json, or vocab.bpe, or vocab.json and "
           "merges.txt",
           directory);
   }

@@ -256,7 +256,7 @@ TEST(TokenizerFilesTest, WhatIsNoTokenizerSaysSo) {
   const auto contains = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  contains(ErrorOf([&] { Tokenizer::Load(dir.path()); }), "no tokenizer there");
+  contains(ErrorOf([&] { Tokenizer::Load(dir.path()); }), "no tokenizer found");
   contains(ErrorOf([&] { Tokenizer::Load(dir / "none"); }), "No such file");
   contains(error(""), "not a tokenizer file");
   contains(error("\x01\x02\xff\xfe"), "not a tokenizer file");

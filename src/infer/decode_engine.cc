@@ -271,6 +271,7 @@ struct DecodeEngine::Impl {
   // Takes what one row of logits says; rows of one sequence come in order, on one thread.
   void Take(const WantedRow& row, std::span<const float> logits) {
     Sequence& s = *row.sequence;
+    if (s.event.finish) return;  // it failed in an earlier chunk of the head
     if (!row.sample) {
       const int32_t token = s.tokens[static_cast<size_t>(row.position)];
       s.event.prompt_logprobs.push_back(

@@ -336,20 +336,37 @@ TEST(Engine, WrongOptionsAreNamed) {
   ExpectError(ErrorCode::kUsage, "memory_bytes: got -1", [&] { create({.memory_bytes = -1}); });
 }
 
-TEST(Engine, DamagedWeightsFailTheSequence) {
+DecodeEngine EngineWithDamagedWeights() {
   ModelConfig config = ModelConfig::Preset("test");
   config.vocab_size = 320;
   Model weights(config, DType::kF32, ModelUse::kInference);
   weights.Initialize(1);
   weights.tensors().ln_f_weight.f32()[0] = NAN;
-  DecodeEngine engine = DecodeEngine::Create(
+  return DecodeEngine::Create(
       MakeLanguageModel(weights.Frozen(WeightFormat::kF32), Tokenizer::Bytes()));
+}
+
+TEST(Engine, DamagedWeightsFailTheSequence) {
+  DecodeEngine engine = EngineWithDamagedWeights();
   engine.Add(Request({1}, 3));
   const std::vector<EngineEvent> events = engine.Step();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].finish, FinishReason::kFailed);
   EXPECT_NE(events[0].error.find("is not finite"), std::string::npos);
   EXPECT_TRUE(engine.idle());
+}
+
+// A log-probability that is no number would pass for a score of the prompt.
+TEST(Engine, DamagedWeightsFailTheScoresOfAPrompt) {
+  DecodeEngine engine = EngineWithDamagedWeights();
+  SequenceRequest request = Request({1, 2, 3}, 0);
+  request.prompt_logprobs = 0;
+  engine.Add(request);
+  const std::vector<EngineEvent> events = engine.Step();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].finish, FinishReason::kFailed);
+  EXPECT_TRUE(events[0].prompt_logprobs.empty());
+  EXPECT_NE(events[0].error.find("is not finite"), std::string::npos);
 }
 
 }  // namespace

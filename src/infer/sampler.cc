@@ -55,6 +55,19 @@ std::span<Rank> Likeliest(std::span<Rank> ranks, size_t count) {
   return ranks.first(count);
 }
 
+// The largest logit, where all of them are numbers.
+float RequireFinite(std::span<const float> logits) {
+  const float largest = LargestFinite(logits);
+  if (std::isnan(largest)) {
+    const auto bad =
+        std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
+    Throw(ErrorCode::kNonFinite,
+          "generate: logit {} of token {} is not finite; the weights are damaged", *bad,
+          bad - logits.begin());
+  }
+  return largest;
+}
+
 double SumOf(std::span<const Rank> ranks) {
   double sum = 0;
   for (const Rank rank : ranks) sum += scratch.weights[IdOf(rank)];
@@ -113,13 +126,7 @@ std::span<const float> Sampler::Penalize(std::span<const float> logits,
 
 int32_t Sampler::Choose(std::span<const float> logits, std::span<const int32_t> context,
                         uint64_t position) const {
-  if (std::isnan(LargestFinite(logits))) {
-    const auto bad =
-        std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
-    Throw(ErrorCode::kNonFinite,
-          "generate: logit {} of token {} is not finite; the weights are damaged", *bad,
-          bad - logits.begin());
-  }
+  RequireFinite(logits);
   logits = Penalize(logits, context);
   const float largest = LargestFinite(logits);
   if (options_.temperature == 0) {
@@ -171,7 +178,7 @@ size_t Sampler::ChooseById(double total, double chance) const {
 GeneratedToken TokenLogprobs(std::span<const float> logits, size_t choices, int32_t chosen,
                              int count) {
   scratch.weights.resize(logits.size());
-  const float largest = LargestFinite(logits);
+  const float largest = RequireFinite(logits);
   const double total =
       largest + std::log(SoftmaxWeights(logits, largest, /*temperature=*/1, scratch.weights));
   auto entry = [&](size_t id) {

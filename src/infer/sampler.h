@@ -34,6 +34,7 @@ class Sampler {
 // Log-probability of `chosen` and of the `count` likeliest among the first `choices` tokens. The
 // sum is over all rows of the embedding, as in evaluation, whether a token stands for them or not;
 // it is one sum, so that a token's own value and its entry among the likeliest are the same bits.
+// Throws Error (kNonFinite) where a logit is not a finite number.
 GeneratedToken TokenLogprobs(std::span<const float> logits, size_t choices, int32_t chosen,
                              int count);
 

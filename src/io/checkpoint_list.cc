@@ -93,7 +93,7 @@ bool LooksWhole(const std::string& path) {
 CheckpointInfo NewestWholeCheckpoint(const std::string& run) {
   const std::vector<CheckpointInfo> checkpoints = ListCheckpoints(run);
   if (checkpoints.empty()) {
-    Throw(ErrorCode::kNotFound, "{}: no checkpoint there (expected checkpoints/step-*)", run);
+    Throw(ErrorCode::kNotFound, "{}: no checkpoints (expected checkpoints/step-*)", run);
   }
   for (size_t i = checkpoints.size(); i-- > 0;) {
     try {

@@ -77,9 +77,9 @@ std::string Summary(const ModelConfig& config, const AuthorsModel& authors) {
 void ExportModel(const Model& model, const std::string& directory, ExportFormat format,
                  StoredType type, const std::string& tokenizer) {
   if (type == StoredType::kI8 && format != ExportFormat::kNative) {
-    Throw(
-        ErrorCode::kUnsupported,
-        "export: int8 weights are in the native format only; use --format native, or --dtype bf16");
+    Throw(ErrorCode::kUsage,
+          "export: int8 weights are in the native format only; use --format native, or --dtype "
+          "bf16");
   }
   if (format == ExportFormat::kHuggingFace) {
     WriteRunDirectory(directory, HuggingFaceContent(model, type, tokenizer));

@@ -19,7 +19,7 @@ void AddTensors(ForeignWeights& weights, std::span<const StoredTensor> tensors,
   for (const StoredTensor& tensor : tensors) {
     const std::string name = WithoutWrappers(tensor.name);
     if (!weights.tensors.emplace(name, tensor).second) {
-      Throw(ErrorCode::kInvalid, "{}: tensor '{}' stands twice", path, name);
+      Throw(ErrorCode::kInvalid, "{}: tensor '{}' appears twice", path, name);
     }
   }
 }

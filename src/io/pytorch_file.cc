@@ -114,7 +114,7 @@ std::optional<int64_t> Extent(const std::vector<int64_t>& shape,
 const PickleValue& FindStateDict(const Pickle& pickle, const std::string& path) {
   const PickleValue& root = pickle.root();
   if (root.kind != PickleKind::kDict) {
-    Throw(ErrorCode::kInvalid, "{}: the top level is no dict, expected a state dict", path);
+    Throw(ErrorCode::kInvalid, "{}: the top level is not a dict, expected a state dict", path);
   }
   for (const char* key : {"model", "state_dict", "model_state_dict"}) {
     const PickleValue* found = pickle.Find(root, key);
@@ -140,7 +140,7 @@ PytorchFile::PytorchFile(const std::string& path)
     const PickleValue& key = pickle.at(state_dict.items[i]);
     const PickleValue& value = pickle.at(state_dict.items[i + 1]);
     if (key.kind != PickleKind::kText || value.kind != PickleKind::kTensor) {
-      Throw(ErrorCode::kInvalid, "{}: entry {} of the state dict is no named tensor", path,
+      Throw(ErrorCode::kInvalid, "{}: entry {} of the state dict is not a named tensor", path,
             key.kind == PickleKind::kText ? "'" + key.text + "'" : std::to_string(i / 2));
     }
     StoredTensor tensor = TensorOf(pickle, key.text, value);

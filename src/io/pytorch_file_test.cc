@@ -189,9 +189,9 @@ TEST(PytorchFileTest, MalformedPicklesAreRefused) {
       {"\x80\x02" + std::string(2'100'000, 'N') + ".", "more than 2000000 values"},
       {"\x80\x02N" + std::string(2'100'000, '2') + ".", "more than 2000000 values on the stack"},
       {"\x80\x02]q\0a.", "offset"},
-      {"\x80\x02N.", "the top level is no dict"},
-      {"\x80\x02}NNs.", "entry 0 of the state dict is no named tensor"},
-      {"\x80\x02}" + Text("w") + "Ns.", "entry 'w' of the state dict is no named tensor"},
+      {"\x80\x02N.", "the top level is not a dict"},
+      {"\x80\x02}NNs.", "entry 0 of the state dict is not a named tensor"},
+      {"\x80\x02}" + Text("w") + "Ns.", "entry 'w' of the state dict is not a named tensor"},
   };
   for (const auto& [pickle, message] : cases) {
     EXPECT_TRUE(Contains(PickleError(pickle), message)) << PickleError(pickle) << " / " << message;
@@ -210,7 +210,7 @@ TEST(PytorchFileTest, ArchivesThatAreNot) {
   EXPECT_TRUE(Contains(OpenError(Zip({{"a/data.pkl", pickle}, {"b/data.pkl", pickle}})),
                        "2 entries NAME/data.pkl"));
   EXPECT_TRUE(Contains(OpenError(Zip({{"a/data.pkl", pickle}, {"a/data.pkl", pickle}})),
-                       "'a/data.pkl' stands twice"));
+                       "'a/data.pkl' appears twice"));
   EXPECT_TRUE(Contains(OpenError(Zip({{"a/data.pkl", pickle}}, /*method=*/8)), "is compressed"));
   EXPECT_TRUE(Contains(OpenError(Zip({{"a/data.pkl", pickle}}, 0, /*flags=*/1)), "is encrypted"));
   EXPECT_TRUE(Contains(OpenError(Zip({{"a/data.pkl", pickle}, {"a/byteorder", "big"}})),
@@ -289,8 +289,8 @@ TEST_F(RealPytorchTest, ValuesOfEveryTypeAndView) {
 TEST_F(RealPytorchTest, RefusesWhatHoldsNoWeights) {
   EXPECT_TRUE(Contains(Error("hostile.pt"), "'posix.system'")) << Error("hostile.pt");
   EXPECT_TRUE(Contains(Error("legacy.pt"), "load and save it again with PyTorch"));
-  EXPECT_TRUE(Contains(Error("list.pt"), "the top level is no dict"));
-  EXPECT_TRUE(Contains(Error("number.pt"), "entry 'a' of the state dict is no named tensor"));
+  EXPECT_TRUE(Contains(Error("list.pt"), "the top level is not a dict"));
+  EXPECT_TRUE(Contains(Error("number.pt"), "entry 'a' of the state dict is not a named tensor"));
   EXPECT_TRUE(Contains(Error("script.pt"), "TorchScript")) << Error("script.pt");
 }
 

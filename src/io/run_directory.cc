@@ -171,7 +171,7 @@ std::string FindRun(const std::string& path) {
           "{}: a checkpoint outside of its run; expected it at RUN/checkpoints, with RUN/{}",
           directory, kConfigFile);
   }
-  Throw(ErrorCode::kNotFound, "{}: no run there (no {}){}", directory, kConfigFile,
+  Throw(ErrorCode::kNotFound, "{}: not a run directory (no {}){}", directory, kConfigFile,
         HasConfig(parent) ? fmt::format("; did you mean {}?", parent) : "");
 }
 

@@ -190,7 +190,7 @@ TEST_F(RunTest, DamagedNewestIsReportedAndTheOneBeforeUsed) {
 
 TEST_F(RunTest, NoCheckpointAndNoWholeOneAreErrors) {
   const RunWriter writer(run_);
-  EXPECT_TRUE(Contains(ErrorOf([&] { NewestWholeCheckpoint(run_); }), "no checkpoint there"));
+  EXPECT_TRUE(Contains(ErrorOf([&] { NewestWholeCheckpoint(run_); }), "no checkpoints (expected"));
   fs::remove(Save(writer, 1, 1) + "/manifest.json");
   testing::internal::CaptureStderr();
   EXPECT_TRUE(Contains(ErrorOf([&] { NewestWholeCheckpoint(run_); }),

@@ -188,7 +188,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
     tensors_.push_back(std::move(p.tensor));
   }
   if (at != data_size) {
-    Throw(ErrorCode::kCorrupt, "{}: {} bytes behind the last tensor", path, data_size - at);
+    Throw(ErrorCode::kCorrupt, "{}: {} bytes after the last tensor", path, data_size - at);
   }
 }
 

@@ -160,14 +160,14 @@ TEST(SafetensorsTest, RefusesEachBrokenRule) {
       {FileOf(std::string("{}\0", 3), ""), "zero byte"},
       {FileOf("{\"\xff\":1}", ""), "not JSON"},
       {FileOf(R"({"a":[[[[1]]]]})", ""), "nested deeper"},
-      {FileOf("{}", "x"), "1 bytes behind the last tensor"},
+      {FileOf("{}", "x"), "1 bytes after the last tensor"},
       {FileOf(R"({"__metadata__":{"a":1}})", ""), "is not a string"},
       {FileOf(R"({"__metadata__":[]})", ""), "is not an object"},
-      {FileOf(R"({"__metadata__":{"a":"1","a":"2"}})", ""), "'a' stands twice"},
+      {FileOf(R"({"__metadata__":{"a":"1","a":"2"}})", ""), "'a' appears twice"},
       {FileOf(R"({"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
               R"("t":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
               "abcd"),
-       "'t' stands twice"},
+       "'t' appears twice"},
       {FileOf(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
               R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
               "abc"),

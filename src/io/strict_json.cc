@@ -32,7 +32,7 @@ nlohmann::json ParseJson(std::string_view text, const std::string& where,
     } else if (event == Event::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys.back().insert(key).second) {
-        Throw(ErrorCode::kCorrupt, "{}: key '{}' stands twice in one object", where, key);
+        Throw(ErrorCode::kCorrupt, "{}: key '{}' appears twice in one object", where, key);
       }
     }
     return true;

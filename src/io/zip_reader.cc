@@ -103,7 +103,7 @@ void ZipReader::ReadDirectory() {
   uint64_t at = directory_;
   for (uint64_t i = 0; i < count; ++i) ReadEntry(at, directory_end);
   if (at != directory_end) {
-    Throw(ErrorCode::kCorrupt, "{}: {} bytes behind the last entry of the ZIP directory", path(),
+    Throw(ErrorCode::kCorrupt, "{}: {} bytes after the last entry of the ZIP directory", path(),
           directory_end - at);
   }
 }
@@ -147,7 +147,7 @@ void ZipReader::ReadEntry(uint64_t& at, uint64_t end) {
           path(), name, compressed, entry.size);
   }
   if (!entries_.emplace(name, entry).second) {
-    Throw(ErrorCode::kCorrupt, "{}: ZIP entry '{}' stands twice", path(), name);
+    Throw(ErrorCode::kCorrupt, "{}: ZIP entry '{}' appears twice", path(), name);
   }
 }
 

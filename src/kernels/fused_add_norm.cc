@@ -52,8 +52,14 @@ void RunRows(const FusedAddNorm& b, int64_t begin, int64_t n) {
 void FusedAddNormForward(const FusedAddNorm& b) {
   const int64_t rows = b.x.rows(), cols = b.x.cols();
   if (b.averager != nullptr) b.averager->PrepareForward(b.depth, b.x, b.history, b.y);
-  const int64_t block = std::max<int64_t>(1, kBlock / std::max<int64_t>(1, cols));
-  const int64_t blocks = (rows + block - 1) / block;
+  int64_t block = std::max<int64_t>(1, kBlock / std::max<int64_t>(1, cols));
+  int64_t blocks = (rows + block - 1) / block;
+  if (blocks > 1) {  // as many rows for every thread
+    const int64_t threads = NumThreads();
+    const int64_t even = (blocks + threads - 1) / threads * threads;
+    block = (rows + even - 1) / even;
+    blocks = (rows + block - 1) / block;
+  }
   ParallelFor(blocks, /*grain=*/1, [&](int64_t begin, int64_t end, int) {
     for (int64_t at = begin; at < end; ++at) {
       RunRows(b, at * block, std::min(block, rows - at * block));

@@ -81,12 +81,18 @@ bool HasLocalHost(const HttpRequest& request, const std::vector<std::string>& na
          });
 }
 
+bool IsFromOtherSite(const HttpRequest& request, const std::string& allowed) {
+  return request.Header("sec-fetch-site") == "cross-site" && CorsHeaders(request, allowed).empty();
+}
+
 HttpHeaders CorsHeaders(const HttpRequest& request, const std::string& allowed) {
   const std::string_view origin = request.Header("origin");
   if (allowed.empty() || origin.empty() || (allowed != "*" && allowed != origin)) return {};
   return {{"Access-Control-Allow-Origin", allowed},
           {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-          {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
+          // The star does not stand for Authorization. Clients send headers of their own.
+          {"Access-Control-Allow-Headers", "Authorization, Content-Type, *"},
+          {"Access-Control-Expose-Headers", "Retry-After"},
           {"Vary", "Origin"}};
 }
 

@@ -26,6 +26,10 @@ bool IsLoopbackHost(std::string_view host);
 // name is made to resolve to loopback (DNS rebinding) comes with that name.
 bool HasLocalHost(const HttpRequest& request, const std::vector<std::string>& names);
 
+// Whether a page of another site sends it, by the word of the browser, without `allowed` (as
+// below). Such a page cannot read the answer, but it can make the server work.
+bool IsFromOtherSite(const HttpRequest& request, const std::string& allowed);
+
 // The headers that let a page of the request's origin read the answer, where `allowed` (an origin,
 // "*" for any, "" for none) does.
 HttpHeaders CorsHeaders(const HttpRequest& request, const std::string& allowed);

@@ -100,6 +100,10 @@ void HttpClient::SendRequest(std::string_view method, std::string_view path, std
   Send(request + "\r\n" + std::string(body));
 }
 
+void HttpClient::EndSending() {
+  if (shutdown(socket_, SHUT_WR) != 0) ThrowErrno(errno, "http client: cannot end the request");
+}
+
 bool HttpClient::Fill() {
   char bytes[kReadBytes];
   const ssize_t count = recv(socket_, bytes, sizeof(bytes), 0);
@@ -198,6 +202,7 @@ std::string HttpClient::ReceiveEvent() {
   }
   const std::string event = events_.substr(0, end);
   events_.erase(0, end + 2);
+  if (event.starts_with(':')) return ReceiveEvent();
   if (!event.starts_with("data: ")) Throw(ErrorCode::kIo, "http client: event '{}'", event);
   return event.substr(6);
 }

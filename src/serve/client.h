@@ -31,6 +31,9 @@ class HttpClient {
   void SendRequest(std::string_view method, std::string_view path, std::string_view body = "",
                    const HttpHeaders& headers = {});
 
+  // Ends the sending direction: nothing more is asked, answers still come.
+  void EndSending();
+
   // Status and headers of the next answer; its body comes by ReceivePiece.
   Answer ReceiveHead();
   // The next piece of the body (a chunk, where it is chunked); "" at its end.
@@ -40,7 +43,7 @@ class HttpClient {
   Answer Call(std::string_view method, std::string_view path, std::string_view body = "",
               const HttpHeaders& headers = {});
 
-  // The event of a stream without "data: "; "" at its end.
+  // The next event of a stream without "data: ", comments left out; "" at its end.
   std::string ReceiveEvent();
   // Whether a part of the answer is received and not taken.
   bool buffered() const { return !buffer_.empty() || !events_.empty(); }

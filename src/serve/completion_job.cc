@@ -70,6 +70,7 @@ void CompletionJob::StartStream() {
       .content_type = "text/event-stream; charset=utf-8", .body = "", .headers = headers_};
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");  // nginx would wait for more
+  head.filler = ":\n\n";                                 // a comment
   exchange_->StartStream(std::move(head));
 }
 

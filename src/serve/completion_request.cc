@@ -17,6 +17,8 @@ using Type = FieldType;
   throw RequestError(400, name, fmt::format("{}: {}", name, message));
 }
 
+constexpr const char* kOnlyZero = R"({"minimum": 0, "maximum": 0})";
+
 // Fields of other servers that would change the answer: only their neutral value is right.
 void OnlyZero(const char* name, const Json& value) {
   if (value != 0) ThrowParam(name, "not supported; see repetition_penalty");
@@ -72,7 +74,8 @@ constexpr Field<Request> kCommonFields[] = {
     {{"seed", Type::kInteger, -9223372036854775808.0, 18446744073709551615.0, "",
       "Same seed, same text; choice k of n is choice 0 with seed + k. Without it a random one, "
       "which "
-      "the answer names"},
+      "the answer names",
+      R"({"minimum": -9223372036854775808, "maximum": 18446744073709551615})"},
      [](Request& r, const Json& v) { r.seed = Seed(v); }},
     {{"n", Type::kInteger, 1, 1024, "1", "Texts per prompt"},
      [](Request& r, const Json& v) { r.n = v.get<int>(); }},
@@ -88,7 +91,9 @@ constexpr Field<Request> kCommonFields[] = {
      }},
     {{"stream", Type::kBool, 0, 0, "false", "Server-sent events, one chunk per token"},
      [](Request& r, const Json& v) { r.stream = v.get<bool>(); }},
-    {{"stream_options", Type::kObject, 0, 0, "", "{\"include_usage\": true}: usage at the end"},
+    {{"stream_options", Type::kObject, 0, 0, "", "{\"include_usage\": true}: usage at the end",
+      R"({"properties": {"include_usage": {"type": ["boolean", "null"]}, "include_obfuscation": {}},
+          "additionalProperties": false})"},
      [](Request& r, const Json& v) {
        StreamOptions options;
        ReadFields<StreamOptions>(kStreamOptions, v, options);
@@ -100,18 +105,19 @@ constexpr Field<Request> kCommonFields[] = {
     {{"ignore_eos", Type::kBool, 0, 0, "false", "Continue after the end-of-text token"},
      [](Request& r, const Json& v) { r.ignore_eos = v.get<bool>(); }},
     {{"context", Type::kString, 0, 0, "\"stop\"",
-      "At the model's context: stop, or slide (drop the older half of the window)"},
+      "At the model's context: stop, or slide (drop the older half of the window)",
+      R"({"enum": ["stop", "slide"]})"},
      [](Request& r, const Json& v) {
        if (v != "stop" && v != "slide") {
          ThrowParam("context", fmt::format("got {}, expected \"stop\" or \"slide\"", ToText(v)));
        }
        r.context = v == "slide" ? ContextPolicy::kSlide : ContextPolicy::kStop;
      }},
-    {{"presence_penalty", Type::kNumber, -2, 2, "0", "Only 0; see repetition_penalty"},
+    {{"presence_penalty", Type::kNumber, -2, 2, "0", "Only 0; see repetition_penalty", kOnlyZero},
      [](Request&, const Json& v) { OnlyZero("presence_penalty", v); }},
-    {{"frequency_penalty", Type::kNumber, -2, 2, "0", "Only 0; see repetition_penalty"},
+    {{"frequency_penalty", Type::kNumber, -2, 2, "0", "Only 0; see repetition_penalty", kOnlyZero},
      [](Request&, const Json& v) { OnlyZero("frequency_penalty", v); }},
-    {{"logit_bias", Type::kObject, 0, 0, "{}", "Only empty"},
+    {{"logit_bias", Type::kObject, 0, 0, "{}", "Only empty", R"({"maxProperties": 0})"},
      [](Request&, const Json& v) {
        if (!v.empty()) ThrowParam("logit_bias", "not supported; leave it out");
      }},
@@ -135,7 +141,7 @@ constexpr Field<Request> kTextFields[] = {
      [](Request& r, const Json& v) { r.logprobs = v.get<int>(); }},
     {{"best_of", Type::kInteger, 1, 1024, "", "Only the same as n"},
      [](Request& r, const Json& v) { r.best_of = v.get<int>(); }},
-    {{"suffix", Type::kString, 0, 0, "", "Only empty"},
+    {{"suffix", Type::kString, 0, 0, "", "Only empty", R"({"maxLength": 0})"},
      [](Request&, const Json& v) {
        if (v != "") ThrowParam("suffix", "not supported; leave it out");
      }},

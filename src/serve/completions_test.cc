@@ -466,6 +466,8 @@ TEST_F(CompletionsTest, OtherEndpoints) {
             Json::array({256}));
   EXPECT_EQ(Json::parse(client.Call("POST", "/detokenize", R"({"tokens": [104, 195, 169]})").body),
             (Json{{"prompt", "hé"}}));
+  EXPECT_EQ(client.Call("POST", "/detokenize", R"({"tokens": [104.0]})").status, 200);
+  ExpectRefused(R"({"tokens": [104.5]})", 400, "tokens", "token ids", "/detokenize");
   ExpectRefused(R"({"tokens": [999]})", 400, "tokens", "999", "/detokenize");
   ExpectRefused(R"({"tokens": "x"})", 400, "tokens", "token ids", "/detokenize");
   ExpectRefused(R"({})", 400, "prompt", "missing", "/tokenize");
@@ -476,6 +478,10 @@ TEST_F(CompletionsTest, OtherEndpoints) {
   EXPECT_EQ(document["paths"].size(), Routes().size());
   EXPECT_EQ(document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["name"], "id");
 
+  const HttpClient::Answer model = client.Call("GET", "/v1/models/other");
+  EXPECT_EQ(model.status, 404);
+  EXPECT_EQ(Json::parse(model.body)["error"]["param"], "model");
+  EXPECT_EQ(client.Call("GET", "/v1/models/").status, 404);
   EXPECT_EQ(client.Call("GET", "/nowhere").status, 404);
   const HttpClient::Answer wrong = client.Call("GET", "/v1/completions");
   EXPECT_EQ(wrong.status, 405);

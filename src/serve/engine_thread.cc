@@ -75,11 +75,11 @@ bool EngineThread::WaitForWork(bool idle, std::vector<Command>& commands) {
   changed_.wait(lock, [&] {
     return stop_ || ((!idle || !commands_.empty()) && unacknowledged_ < kMostUnacknowledged);
   });
-  if (idle && submitted_ > 0 && submitted_ < finished_) {
-    changed_.wait_for(lock, gather_time_, [&] { return stop_ || submitted_ >= finished_; });
-  }
+  const auto followed = [&] { return stop_ || submitted_ >= departed_; };
+  const bool worth_waiting = std::ssize(ids_) <= departed_ && (!idle || submitted_ > 0);
+  if (worth_waiting && !changed_.wait_for(lock, gather_time_, followed)) departed_ = 0;
   commands = std::exchange(commands_, {});
-  submitted_ = 0;
+  departed_ = std::max(0, departed_ - std::exchange(submitted_, 0));
   return !stop_;
 }
 
@@ -131,13 +131,12 @@ void EngineThread::Step(DecodeEngine& engine, EngineUpdate& update) {
     update.started.push_back(waiting_.front());
     waiting_.pop_front();
   }
-  finished_ = 0;
   for (EngineEvent& event : events) {
     const auto found = keys_.find(event.id);
     DF_CHECK(found != keys_.end());
     const SequenceKey key = found->second;
     if (event.finish) {
-      ++finished_;
+      ++departed_;
       ids_.erase(key);
       keys_.erase(found);
     }

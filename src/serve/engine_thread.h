@@ -54,8 +54,9 @@ class EngineThread {
   };
 
   // Texts of equal length end in the same step, and their clients ask again within a moment. An
-  // engine that would begin with the first of them alone would keep all others waiting for a step,
-  // every time; so it waits this long for as many as ended together.
+  // engine that would take the next step with the few that are left, or with the first that comes,
+  // would keep all others waiting for it, every time. So where at least as many have ended as are
+  // left, it waits this long, once, for as many to come.
   static constexpr double kGatherSeconds = 0.002;
 
   // Starts the thread, which loads the model first.
@@ -96,7 +97,7 @@ class EngineThread {
   std::map<SequenceId, SequenceKey> keys_;
   std::deque<SequenceKey> waiting_;  // accepted, not started, in order
   std::deque<std::function<void()>> calls_;
-  int finished_ = 0;  // sequences that ended in the last step
+  int departed_ = 0;  // sequences that ended and were not followed by others
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -89,6 +89,31 @@ TEST_F(EngineThreadTest, SequencesThatEndTogetherBeginTogetherAgain) {
   EXPECT_EQ(second.get(), 2 * wave);
 }
 
+TEST_F(EngineThreadTest, TheFewThatAreLeftWaitForThoseThatFollow) {
+  Start(/*gather_seconds=*/1000);
+  std::promise<void> go;
+  std::future<uint64_t> three = Block(go, 3);
+  for (int n = 0; n < 3; ++n) Submit(5);
+  Submit(20);
+  go.set_value();
+  const uint64_t wave = three.get();
+  log_.all = {};
+  std::future<uint64_t> rest = log_.all.get_future();
+  log_.wanted = log_.finished + 4;  // the engine's thread waits
+  for (int n = 0; n < 3; ++n) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Submit(15);
+  }
+  EXPECT_EQ(rest.get(), wave + 15);
+  // Many do not wait for the one that has ended.
+  std::promise<void> again;
+  std::future<uint64_t> all = Block(again, 4);
+  Submit(3);
+  for (int n = 0; n < 3; ++n) Submit(8);
+  again.set_value();
+  all.get();
+}
+
 TEST_F(EngineThreadTest, ASequenceThatEndedAloneIsFollowedAtOnce) {
   Start(/*gather_seconds=*/1000);
   for (int n = 0; n < 5; ++n) {

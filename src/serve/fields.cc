@@ -35,7 +35,9 @@ std::string Range(const FieldInfo& info) {
 
 bool IsTokenList(const Json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& token) {
-           return token.is_number_integer() && token >= 0 && token <= INT32_MAX;
+           if (!token.is_number()) return false;
+           const double id = token.get<double>();  // 7.0 is a whole number in JSON
+           return id >= 0 && id <= INT32_MAX && id == std::floor(id);
          });
 }
 
@@ -85,20 +87,42 @@ void CheckMessages(const FieldInfo& info, const Json& value) {
   }
 }
 
-Json ListOf(const char* type) { return {{"type", "array"}, {"items", {{"type", type}}}}; }
+Json ListOf(Json items) { return {{"type", "array"}, {"items", std::move(items)}}; }
+
+Json TokenSchema() { return {{"type", "integer"}, {"minimum", 0}, {"maximum", INT32_MAX}}; }
 
 Json PromptSchema() {
-  Json lists = {{"type", "array"}, {"items", ListOf("integer")}};
-  return {
-      {"oneOf", {Json{{"type", "string"}}, ListOf("string"), ListOf("integer"), std::move(lists)}}};
+  const Json text = {{"type", "string"}}, tokens = ListOf(TokenSchema());
+  // An empty list is each of these.
+  return {{"anyOf", {text, ListOf(text), tokens, ListOf(tokens)}}};
 }
 
-Json MessagesSchema() {
-  return {{"type", "array"},
-          {"items",
-           {{"type", "object"},
-            {"properties", {{"role", {{"type", "string"}}}, {"content", Json::object()}}},
-            {"required", {"role", "content"}}}}};
+Json StringsSchema(const FieldInfo& info) {
+  const Json text = {{"type", "string"}, {"minLength", 1}};
+  Json list = ListOf(text);
+  list["maxItems"] = info.high;
+  return {{"anyOf", {text, list}}};
+}
+
+Json MessagesSchema(const FieldInfo& info) {
+  const Json text = {{"type", "string"}};
+  const Json part = {{"type", "object"},
+                     {"properties", {{"type", {{"const", "text"}}}, {"text", text}}},
+                     {"required", {"type", "text"}}};
+  Json messages =
+      ListOf({{"type", "object"},
+              {"properties", {{"role", text}, {"content", {{"anyOf", {text, ListOf(part)}}}}}},
+              {"required", {"role", "content"}}});
+  messages["minItems"] = info.low;
+  messages["maxItems"] = info.high;
+  return messages;
+}
+
+Json NumberSchema(const FieldInfo& info) {
+  Json schema = {{"type", info.type == FieldType::kInteger ? "integer" : "number"}};
+  if (std::isfinite(info.low)) schema["minimum"] = info.low;
+  if (std::isfinite(info.high)) schema["maximum"] = info.high;
+  return schema;
 }
 
 Json TypeSchema(const FieldInfo& info) {
@@ -106,28 +130,32 @@ Json TypeSchema(const FieldInfo& info) {
     case FieldType::kBool:
       return {{"type", "boolean"}};
     case FieldType::kInteger:
-    case FieldType::kNumber: {
-      Json schema = {{"type", info.type == FieldType::kInteger ? "integer" : "number"}};
-      if (std::isfinite(info.low)) schema["minimum"] = info.low;
-      if (std::isfinite(info.high)) schema["maximum"] = info.high;
-      return schema;
-    }
+    case FieldType::kNumber:
+      return NumberSchema(info);
     case FieldType::kString:
       return {{"type", "string"}};
     case FieldType::kStrings:
-      return {{"oneOf", {Json{{"type", "string"}}, ListOf("string")}}};
+      return StringsSchema(info);
     case FieldType::kTokens:
-      return ListOf("integer");
+      return ListOf(TokenSchema());
     case FieldType::kPrompt:
       return PromptSchema();
     case FieldType::kMessages:
-      return MessagesSchema();
+      return MessagesSchema(info);
     case FieldType::kObject:
       return {{"type", "object"}};
     case FieldType::kIgnored:
       break;
   }
   return Json::object();
+}
+
+// The same, or null.
+Json OrNull(Json schema) {
+  if (schema.contains("enum")) schema["enum"].push_back(nullptr);
+  if (schema.contains("anyOf")) schema["anyOf"].push_back({{"type", "null"}});
+  if (schema.contains("type")) schema["type"] = {schema["type"], "null"};
+  return schema;
 }
 
 }  // namespace
@@ -191,15 +219,20 @@ Json FieldsSchema(std::span<const FieldInfo> fields) {
   Json properties = Json::object(), required = Json::array();
   for (const FieldInfo& field : fields) {
     Json schema = TypeSchema(field);
-    schema["description"] = field.help;
+    if (field.schema != nullptr) schema.update(Json::parse(field.schema));
     if (field.fallback == nullptr) {
       required.push_back(field.name);
-    } else if (*field.fallback != '\0') {
-      schema["default"] = Json::parse(field.fallback);
+    } else {
+      schema = OrNull(std::move(schema));
+      if (*field.fallback != '\0') schema["default"] = Json::parse(field.fallback);
     }
+    schema["description"] = field.help;
     properties[field.name] = std::move(schema);
   }
-  return {{"type", "object"}, {"properties", properties}, {"required", required}};
+  return {{"type", "object"},
+          {"properties", properties},
+          {"required", required},
+          {"additionalProperties", false}};
 }
 
 }  // namespace denseformer

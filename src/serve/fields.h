@@ -32,6 +32,7 @@ struct FieldInfo {
   double low, high;      // of numbers; of the number of entries of lists
   const char* fallback;  // the default, as JSON; "": none; nullptr: the field is required
   const char* help;
+  const char* schema = nullptr;  // what its JSON Schema says beyond that, a JSON object
 };
 
 inline constexpr double kAnySize = std::numeric_limits<double>::infinity();
@@ -81,7 +82,7 @@ std::vector<FieldInfo> Infos(std::span<const Field<Target>> fields) {
   return infos;
 }
 
-// The JSON Schema of an object with these fields.
+// The JSON Schema of an object with these fields and no others.
 Json FieldsSchema(std::span<const FieldInfo> fields);
 
 }  // namespace denseformer

@@ -29,6 +29,9 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   HttpHeaders headers = {};  // further ones
+  // Of a stream: bytes that mean nothing in it, which must outlive the exchange. They are written
+  // to a client that has ended its side of the connection: if it is gone, its system says so.
+  std::string_view filler = {};
 };
 
 // The path that the target of a request names: without the query, without scheme and host (which
@@ -54,7 +57,8 @@ class Exchange {
   // could have read them before.
   virtual void Write(std::string_view bytes, bool at_once = false) = 0;
   virtual void End() = 0;
-  // Called once, from the event loop, where the client is gone before the answer is complete.
+  // Called once, from the event loop, where the client is gone before the answer is complete. One
+  // that has only ended its own side (shutdown(SHUT_WR)) is not gone.
   virtual void OnClose(std::function<void()> callback) = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>
 #include <cctype>
@@ -18,6 +19,7 @@ constexpr size_t kReadAhead = 64 << 10;  // that a client may send before its an
 constexpr double kClosingSeconds = 2;    // for a client to read the last answer
 constexpr int kSendBuffer = 64 << 10;
 constexpr size_t kSmallBody = 16 << 10;  // a body that is received however much others hold
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr size_t kSmallRead = 2 << 10, kLargeRead = 64 << 10;
 
 double SecondsSince(HttpConnection::Clock::time_point then, HttpConnection::Clock::time_point now) {
@@ -54,6 +56,7 @@ class HttpExchange : public Exchange {
     const std::shared_ptr<HttpConnection> c = Current();
     if (!c) return;
     c->SendHead(response, std::nullopt);
+    c->filler_ = response.filler;
     c->Flush();
     Write(response.body, /*at_once=*/false);
   }
@@ -62,12 +65,8 @@ class HttpExchange : public Exchange {
     const std::shared_ptr<HttpConnection> c = Current();
     if (!c || bytes.empty()) return;
     if (c->unsent_bytes() > c->options_.max_output_bytes + c->at_once_) return c->Abort();
-    if (!c->head_) {
-      if (c->chunked_) c->Queue(fmt::format("{:x}\r\n", bytes.size()));
-      c->Queue(bytes);
-      if (c->chunked_) c->Queue("\r\n");
-      if (at_once) c->at_once_ += bytes.size();
-    }
+    c->QueuePiece(bytes);
+    if (at_once && !c->head_) c->at_once_ += bytes.size();
     c->Flush();
   }
 
@@ -119,7 +118,7 @@ void HttpConnection::Start() {
 }
 
 void HttpConnection::Read() {
-  if (reading_ || state_ == State::kClosed) return;
+  if (reading_ || ended_ || state_ == State::kClosed) return;
   if (state_ == State::kAnswering && buffer_.size() >= kReadAhead) {
     // Without a read nobody would notice that the client leaves. What is left to send ends by time.
     if (!complete_) Abort();
@@ -135,12 +134,34 @@ void HttpConnection::Read() {
 void HttpConnection::OnRead(const boost::system::error_code& error, size_t count) {
   reading_ = false;
   if (state_ == State::kClosed) return;
+  if (error == boost::asio::error::eof) {
+    ended_ = true;
+    return OnEnd();
+  }
   if (error) return Abort();
   buffer_.commit(count);
   if (state_ == State::kClosing) buffer_.consume(buffer_.size());
   if (state_ == State::kReading) Parse();
   CountBuffers();
   Read();
+}
+
+// What the client has sent before is answered to its end.
+void HttpConnection::OnEnd() {
+  if (state_ == State::kReading) Parse();
+  if (state_ == State::kReading || state_ == State::kClosing) return Abort();
+  if (state_ != State::kAnswering || complete_) return;
+  if (filler_) {
+    QueuePiece(*filler_);
+  } else if (!old_) {
+    Queue(kContinue);  // which a client must pass over at any time
+  } else {
+    return Abort();  // HTTP/1.0 has nothing of the kind
+  }
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](const auto&) {
+    if (self->state_ == State::kAnswering) self->Abort();
+  });
+  Flush();
 }
 
 void HttpConnection::Parse() {
@@ -191,7 +212,7 @@ bool HttpConnection::CheckHead() {
   }
   if (!parser_->is_done() && message.version() >= 11 &&
       text(beast::http::field::expect) == "100-continue") {
-    Queue("HTTP/1.1 100 Continue\r\n\r\n");
+    Queue(kContinue);
     Flush();
   }
   return true;
@@ -286,6 +307,13 @@ void HttpConnection::QueueBody(std::string body) {
   CountBuffers();
 }
 
+void HttpConnection::QueuePiece(std::string_view bytes) {
+  if (head_ || bytes.empty()) return;
+  if (chunked_) Queue(fmt::format("{:x}\r\n", bytes.size()));
+  Queue(bytes);
+  if (chunked_) Queue("\r\n");
+}
+
 void HttpConnection::Flush() {
   if (writing_ || state_ == State::kClosed) return;
   if (sent_ == sending_.size()) {
@@ -329,12 +357,14 @@ void HttpConnection::Answered() {
   complete_ = false;
   answered_ = true;
   exchange_.reset();
+  filler_.reset();
   if (!keep_alive_) return CloseGently();
   state_ = State::kReading;
   read_since_ = server_.now();
   Start();
   // From the event loop: a client that sends many requests at once must not deepen the stack.
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->ended_) return self->OnEnd();
     if (self->state_ == State::kReading) self->Parse();
   });
 }
@@ -342,6 +372,7 @@ void HttpConnection::Answered() {
 // Ends the sending direction and waits for the client to end its own, so that what it still sends
 // does not make the system discard the answer.
 void HttpConnection::CloseGently() {
+  if (ended_) return Close();
   state_ = State::kClosing;
   closing_since_ = server_.now();
   boost::system::error_code ignored;

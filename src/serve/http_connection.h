@@ -2,7 +2,10 @@
 // users of Boost here are this file and http_server.cc.
 //
 // There is always one read under way while a request is in work, so that a client that leaves is
-// noticed at once; one that sends too much ahead of its answer is cut off.
+// noticed at once; one that sends too much ahead of its answer is cut off. The end of what a client
+// sends does not say whether it has closed its socket or waits for the answer (shutdown(SHUT_WR)):
+// some bytes that mean nothing are written to it, and the system of one that is gone resets the
+// connection.
 #ifndef DENSEFORMER_SERVE_HTTP_CONNECTION_H_
 #define DENSEFORMER_SERVE_HTTP_CONNECTION_H_
 
@@ -47,6 +50,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   void Read();
   void OnRead(const boost::system::error_code& error, size_t count);
+  void OnEnd();
   void Parse();
   void Dispatch();
   bool CheckHead();
@@ -55,6 +59,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void SendHead(const HttpResponse& response, std::optional<size_t> length);
   void Queue(std::string_view bytes);
   void QueueBody(std::string body);
+  void QueuePiece(std::string_view bytes);
   void Flush();
   bool TooSlow(Clock::time_point now) const;
   void OnWrite(const boost::system::error_code& error, size_t count);
@@ -74,9 +79,11 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::shared_ptr<HttpExchange> exchange_;
   bool reading_ = false, begun_ = false, head_read_ = false;
   bool head_ = false, chunked_ = false, keep_alive_ = false;
-  bool old_ = false;       // HTTP/1.0
-  bool complete_ = false;  // the whole answer is queued
-  bool answered_ = false;  // at least one request
+  bool old_ = false;                        // HTTP/1.0
+  bool ended_ = false;                      // the client sends nothing more
+  bool complete_ = false;                   // the whole answer is queued
+  bool answered_ = false;                   // at least one request
+  std::optional<std::string_view> filler_;  // of the stream that has begun
   std::string sending_, next_;
   size_t sent_ = 0;
   size_t at_once_ = 0;  // of the unsent bytes, at most so many came at once

@@ -74,14 +74,10 @@ struct StatusType {
 };
 
 constexpr StatusType kTypes[] = {
-    {400, "invalid_request_error", nullptr},
-    {401, "authentication_error", "invalid_api_key"},
-    {403, "permission_error", "host_not_allowed"},
-    {404, "invalid_request_error", "not_found"},
-    {429, "rate_limit_error", "queue_full"},
-    {503, "unavailable_error", "unavailable"},
-    {504, "timeout_error", "timeout"},
-    {500, "server_error", nullptr},
+    {400, "invalid_request_error", nullptr},  {401, "authentication_error", "invalid_api_key"},
+    {403, "permission_error", "not_allowed"}, {404, "invalid_request_error", "not_found"},
+    {429, "rate_limit_error", "queue_full"},  {503, "unavailable_error", "unavailable"},
+    {504, "timeout_error", "timeout"},        {500, "server_error", nullptr},
 };
 
 }  // namespace

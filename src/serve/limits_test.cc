@@ -321,6 +321,84 @@ TEST(ServeLimitsTest, ClientThatSendsAheadAndLeavesIsNoticed) {
   EXPECT_TRUE(Eventually([&] { return Idle(server); }));
 }
 
+// Simple clients end their side of the connection after the request and wait for the answer.
+TEST(ServeLimitsTest, HalfClosedClientsGetTheirAnswers) {
+  ServeOptions options = Unlimited();
+  options.engine.max_sequences = 1;  // so that all others wait in the queue
+  const TestServer server(options);
+  const Json body = {{"prompt", "ab"}, {"max_tokens", 30}, {"seed", 3}, {"ignore_eos", true}};
+  const Json streamed = [&] {
+    Json stream = body;
+    stream["stream"] = true;
+    return stream;
+  }();
+  const Json alone = server.Complete(body);
+  const std::string text = alone["choices"][0]["text"];
+  HttpClient running = StartStream(server);
+  const auto half = [&](const Json& request) {
+    HttpClient client = server.Client();
+    client.SendRequest("POST", "/v1/completions", ToText(request));
+    client.EndSending();
+    return client;
+  };
+  HttpClient whole = half(body), stream = half(streamed);
+  Json large = body;  // more than the system takes at once
+  large.update({{"prompt", std::string(10, 'a')}, {"n", 100}, {"echo", true}, {"logprobs", 20}});
+  HttpClient longer = half(large);
+  HttpClient two = server.Client();  // one after the other, both sent at once
+  two.SendRequest("POST", "/v1/completions", ToText(body));
+  two.SendRequest("POST", "/v1/completions", ToText(streamed));
+  two.EndSending();
+  HttpClient old = server.Client();
+  const std::string old_body = ToText(streamed);
+  old.Send(fmt::format("POST /v1/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}",
+                       old_body.size(), old_body));
+  EXPECT_EQ(old.ReceiveHead().status, 200);
+  old.EndSending();
+  EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_sequences_waiting") == 104; }));
+  running.Close();
+  EXPECT_EQ(Json::parse(whole.Receive().body)["choices"][0]["text"], text);
+  EXPECT_TRUE(whole.ReceiveEnd());
+  EXPECT_EQ(stream.ReceiveHead().status, 200);
+  EXPECT_EQ(testing::StreamedText(testing::ReadStream(stream), 0), text);
+  EXPECT_EQ(Json::parse(longer.Receive().body)["choices"].size(), 100u);
+  EXPECT_EQ(Json::parse(two.Receive().body)["choices"][0]["text"], text);
+  EXPECT_EQ(two.ReceiveHead().status, 200);
+  EXPECT_EQ(testing::StreamedText(testing::ReadStream(two), 0), text);
+  EXPECT_TRUE(two.ReceiveEnd());
+  EXPECT_EQ(testing::StreamedText(testing::ReadStream(old), 0), text);
+}
+
+// Those that have left altogether free their places all the same: while they wait, while they run,
+// streamed or not.
+TEST(ServeLimitsTest, ClosedClientsAreToldFromHalfClosedOnes) {
+  ServeOptions options = Unlimited();
+  options.engine.max_sequences = 1;
+  const TestServer server(options);
+  for (const bool stream : {true, false}) {
+    Json body = Endless();
+    body["stream"] = stream;
+    std::vector<HttpClient> clients;
+    for (int n = 0; n < 3; ++n) {
+      clients.push_back(server.Client());
+      clients.back().SendRequest("POST", "/v1/completions", ToText(body));
+      if (n == 2) clients.back().EndSending();  // and then closes
+    }
+    EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_sequences_waiting") == 2; }));
+    clients.clear();
+    EXPECT_TRUE(Eventually([&] { return Idle(server); }));
+    EXPECT_TRUE(Eventually([&] { return server.Metric("denseformer_connections") == 1; }));
+  }
+  // HTTP/1.0 has no interim answer to find out with.
+  const std::string body = ToText({{"prompt", "a"}, {"max_tokens", 1 << 20}, {"context", "slide"}});
+  HttpClient old = server.Client();
+  old.Send(fmt::format("POST /v1/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}", body.size(),
+                       body));
+  old.EndSending();
+  EXPECT_TRUE(old.ReceiveEnd());
+  EXPECT_TRUE(Eventually([&] { return Idle(server); }));
+}
+
 TEST(ServeLimitsTest, LongEchoIsNoReasonToCutAReaderOff) {
   ServeOptions options = SmallOptions();
   options.http.max_output_bytes = 16 << 10;
@@ -505,8 +583,9 @@ TEST(ServeAccessTest, PagesOfOtherOrigins) {
   EXPECT_EQ(preflight.status, 204);
   EXPECT_EQ(preflight.Header("content-length"), "");
   EXPECT_EQ(preflight.Header("access-control-allow-origin"), "https://example.org");
-  EXPECT_NE(preflight.Header("access-control-allow-headers").find("Authorization"),
-            std::string::npos);
+  // The openai package for JavaScript adds X-Stainless-OS and others.
+  EXPECT_EQ(preflight.Header("access-control-allow-headers"), "Authorization, Content-Type, *");
+  EXPECT_EQ(preflight.Header("access-control-expose-headers"), "Retry-After");
   HttpHeaders with_key = allowed;
   with_key.emplace_back("Authorization", "Bearer key");
   for (const char* body : {R"({"prompt": "a", "max_tokens": 1})", R"({"prompt": 5})",
@@ -521,6 +600,28 @@ TEST(ServeAccessTest, PagesOfOtherOrigins) {
   EXPECT_EQ(server.Client().Call("GET", "/health", "", other).Header("access-control-allow-origin"),
             "");
   EXPECT_EQ(server.Client().Call("OPTIONS", "/v1/completions", "", other).status, 401);
+}
+
+// A form or a script of another site can send a request, although it cannot read the answer.
+TEST(ServeAccessTest, RequestsOfPagesOfOtherSites) {
+  const std::string body = R"({"prompt": "a"})";
+  const auto status = [&](const ServeOptions& options, const HttpHeaders& headers) {
+    const TestServer server(options);
+    HttpHeaders key = headers;
+    if (!options.api_keys.empty()) key.emplace_back("Authorization", "Bearer k");
+    EXPECT_EQ(server.Client().Call("GET", "/v1/models", "", key).status, 200);  // a link to it
+    return server.Client().Call("POST", "/v1/completions", body, key).status;
+  };
+  const HttpHeaders other = {{"Origin", "http://a.example"}, {"Sec-Fetch-Site", "cross-site"}};
+  ServeOptions options = SmallOptions();
+  EXPECT_EQ(status(options, other), 403);
+  EXPECT_EQ(status(options, {{"Sec-Fetch-Site", "same-origin"}}), 200);
+  options.cors_origin = "http://a.example";
+  EXPECT_EQ(status(options, other), 200);
+  options.cors_origin = "http://b.example";
+  EXPECT_EQ(status(options, other), 403);
+  options.api_keys = {"k"};  // which the page does not know
+  EXPECT_EQ(status(options, other), 200);
 }
 
 }  // namespace

@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "serve/fields.h"
+#include "serve/serve_options.h"
 
 namespace denseformer {
 
 // The fields of the body of a route; empty where it takes none.
 std::vector<FieldInfo> RouteFields(std::string_view path);
 
-Json OpenApiDocument(const std::string& model_name);
+// Of a server with these options, whose limits are those of the fields.
+Json OpenApiDocument(const ServeOptions& options);
 
 }  // namespace denseformer
 

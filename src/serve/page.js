@@ -3,7 +3,7 @@
   'use strict';
   var base = document.documentElement.dataset.api || '';
   var numbers = ['max_tokens', 'temperature', 'top_k', 'top_p', 'min_p', 'repetition_penalty'];
-  var tokens = [], prompt = '', ending = null, running = null, chosen = -1, view = null, stream = 'r', alternatives = 8;
+  var tokens = [], prompt = '', ending = null, running = null, chosen = -1, tipped = null, view = null, stream = 'r', alternatives = 8, endOfText = -1;
 
   function id(name) { return document.getElementById(name); }
   function make(tag, text, name) {
@@ -36,7 +36,10 @@
 
   // The name of the model, again and again until it is loaded.
   function greet() {
-    call('/v1/models').then(function (answer) { return answer.json(); }).then(function (json) {
+    call('/tokenizer_info').then(function (answer) { return answer.json(); }).then(function (json) {
+      endOfText = json.eos_token_id;
+      return call('/v1/models');
+    }).then(function (answer) { return answer.json(); }).then(function (json) {
       var model = json.data[0];
       id('model').textContent = model.id;
       alternatives = Math.min(alternatives, model.max_logprobs);
@@ -69,13 +72,24 @@
     if (chunk.seed !== undefined) id('about').textContent = 'seed ' + chunk.seed;
     if (!choice) return;
     ending = choice.finish_reason;
-    var logprobs = choice.logprobs;
-    for (var n = 0; n < logprobs.tokens.length; ++n) {
-      // Several tokens may share a character: the first one shows the text of all.
-      var last = choice.finish_reason === 'stop' && n === logprobs.tokens.length - 1 && choice.text === '';
-      addToken({text: last ? '∎' : logprobs.tokens.length === 1 ? choice.text : logprobs.tokens[n], id: choice.token_ids[n],
-        logprob: logprobs.token_logprobs[n], top: logprobs.top_logprobs[n], name: logprobs.tokens[n]});
+    var logprobs = choice.logprobs, texts = textsOf(choice);
+    for (var n = 0; n < texts.length; ++n) {
+      addToken({text: texts[n], id: choice.token_ids[n], logprob: logprobs.token_logprobs[n], top: logprobs.top_logprobs[n],
+        name: logprobs.tokens[n]});
     }
+  }
+
+  // What each token of a chunk shows. Several may share a character: the first of these shows it, the others nothing. The end of text has a name
+  // and no text.
+  function textsOf(choice) {
+    var names = choice.logprobs.tokens, rest = choice.text, texts = names.map(function () { return ''; }), n = names.length;
+    if (n > 0 && choice.token_ids[n - 1] === endOfText && !rest.endsWith(names[n - 1])) texts[--n] = '∎';
+    while (n > 1 && names[n - 1] !== '' && rest.endsWith(names[n - 1])) {
+      texts[--n] = names[n];
+      rest = rest.slice(0, rest.length - names[n].length);
+    }
+    if (n > 0) texts[0] = rest;
+    return texts;
   }
 
   function generate() {
@@ -120,7 +134,8 @@
   }
 
   function showTip(token) {
-    var table = make('table'), rect = token.node.getClientRects()[0] || token.node.getBoundingClientRect(), tip = id('tip');
+    var table = make('table'), tip = id('tip');
+    tipped = token;
     Object.entries(token.top).sort(function (a, b) { return b[1] - a[1]; }).forEach(function (entry) {
       var row = make('tr', undefined, entry[0] === token.name ? 'now' : '');
       row.append(make('td', shown(entry[0])), make('td', percent(entry[1])));
@@ -128,6 +143,13 @@
     });
     tip.replaceChildren(table);
     tip.hidden = false;
+    placeTip();
+  }
+  // Again where the text moves under it: the page scrolls, or the window changes.
+  function placeTip() {
+    var tip = id('tip');
+    if (tip.hidden) return;
+    var rect = tipped.node.getClientRects()[0] || tipped.node.getBoundingClientRect();
     var left = Math.min(rect.left, innerWidth - tip.offsetWidth - 8), below = rect.bottom + 6;
     tip.style.left = Math.max(8, left) + 'px';
     tip.style.top = (below + tip.offsetHeight > innerHeight ? Math.max(4, rect.top - tip.offsetHeight - 6) : below) + 'px';
@@ -185,9 +207,11 @@
     var table = id('reads'), head = make('tr'), body = make('tbody'), first = true;
     id('reads_figure').hidden = view.modules.length === 0;
     head.appendChild(make('th', 'after block'));
-    for (var j = 0; j <= view.depth; ++j) {
-      var column = make('th', j % 5 === 0 || view.depth < 16 ? String(j) : '');
-      column.scope = 'col';
+    // A label may take the place of the columns up to the next one.
+    for (var j = 0, step = view.depth < 16 ? 1 : 5; j <= view.depth; j += step) {
+      var column = make('th', String(j));
+      column.scope = step > 1 ? 'colgroup' : 'col';
+      column.colSpan = Math.min(step, view.depth + 1 - j);
       head.appendChild(column);
     }
     view.modules.forEach(function (module) {
@@ -195,7 +219,7 @@
       var row = make('tr'), cells = [], most = 0, name = make('th', String(module.depth));
       name.scope = 'row';
       row.appendChild(name);
-      for (var j = 0; j <= view.depth; ++j) cells.push(row.appendChild(make('td')));
+      for (var i = 0; i <= view.depth; ++i) cells.push(row.appendChild(make('td')));
       module.contributions.forEach(function (part) { most = Math.max(most, Math.abs(part.weight * part.norm)); });
       module.contributions.forEach(function (part) {
         var cell = cells[part.source], size = part.weight * part.norm, share = most > 0 ? Math.abs(size) / most : 0;
@@ -258,6 +282,8 @@
     id('reads').addEventListener(name, function (event) { if (event.target.dataset.text) id('cell').textContent = event.target.dataset.text; });
   });
   ['pointerout', 'focusout'].forEach(function (name) { id('text').addEventListener(name, function () { id('tip').hidden = true; }); });
+  addEventListener('scroll', placeTip, {passive: true});
+  addEventListener('resize', placeTip);
   id('text').addEventListener('click', function (event) { var token = tokenOf(event); if (token) showDepth(Number(token.node.dataset.index)); });
   id('text').addEventListener('keydown', function (event) {
     var token = tokenOf(event), index = token && Number(token.node.dataset.index);

@@ -157,6 +157,47 @@ TEST(MetricsTest, Text) {
   }
 }
 
+// The document says what CheckField and the setters refuse, and what they take.
+TEST(OpenApiTest, SchemasAreThoseOfTheParser) {
+  ServeOptions options;
+  options.request.max_logprobs = 7;
+  const auto fields = [&](const char* path) {
+    const Json document = OpenApiDocument(options);
+    return document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
+  };
+  const Json text = fields("/v1/completions"), chat = fields("/v1/chat/completions");
+  EXPECT_EQ(text["additionalProperties"], false);
+  for (const Json& schema : {text, chat}) {
+    for (const auto& [name, field] : schema["properties"].items()) EXPECT_TRUE(field.is_object());
+  }
+  EXPECT_EQ(text["properties"].size(), CompletionFields().size());
+  EXPECT_EQ(chat["properties"].size(), ChatFields().size());
+  EXPECT_EQ(text["required"], Json::array({"prompt"}));
+  const Json& known = text["properties"];
+  EXPECT_EQ(known["temperature"]["type"], Json::array({"number", "null"}));
+  EXPECT_EQ(known["prompt"]["anyOf"].size(), 4u);  // never null
+  EXPECT_EQ(known["stop"]["anyOf"][0]["minLength"], 1);
+  EXPECT_EQ(known["stop"]["anyOf"][1]["maxItems"], 16);
+  EXPECT_EQ(known["stop"]["anyOf"][2]["type"], "null");
+  EXPECT_EQ(known["context"]["enum"], Json::array({"stop", "slide", nullptr}));
+  EXPECT_EQ(known["seed"]["maximum"], UINT64_MAX);
+  EXPECT_EQ(known["logprobs"]["maximum"], 7);
+  EXPECT_EQ(known["n"]["maximum"], 128);
+  EXPECT_EQ(known["presence_penalty"]["maximum"], 0);
+  EXPECT_EQ(chat["properties"]["messages"]["minItems"], 1);
+  EXPECT_EQ(chat["properties"]["top_logprobs"]["maximum"], 7);
+  EXPECT_EQ(chat["properties"]["logprobs"]["type"], Json::array({"boolean", "null"}));
+  const Json open = OpenApiDocument(options);
+  EXPECT_FALSE(open.contains("security"));
+  EXPECT_TRUE(open["paths"]["/v1/models/{id}"]["get"]["responses"].contains("404"));
+  options.api_keys = {"k"};
+  const Json keyed = OpenApiDocument(options);
+  EXPECT_TRUE(keyed.contains("security"));
+  EXPECT_EQ(keyed["paths"]["/health"]["get"]["security"], Json::array());
+  EXPECT_TRUE(keyed["paths"]["/metrics"]["get"]["responses"].contains("401"));
+  EXPECT_FALSE(open["paths"]["/metrics"]["get"]["responses"].contains("401"));
+}
+
 // docs/serving.md has a row for every route, field and metric, in the words of the program.
 TEST(ServingDocumentTest, HasTheTablesOfTheProgram) {
   const std::string document = ReadFile(SourceDirectory() + "/docs/serving.md");

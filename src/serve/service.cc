@@ -21,6 +21,7 @@ namespace {
 // Of the time of a drain, for the last answers: one second, at most half of it.
 constexpr double kFlushSeconds = 1, kFlushShare = 0.5;
 
+constexpr std::string_view kModels = "/v1/models/";
 constexpr const char* kOneModel = "/v1/models/{id}";
 
 constexpr Route kRoutes[] = {
@@ -140,7 +141,16 @@ void Service::Handle(const std::shared_ptr<Exchange>& exchange) {
                       "server with --allow-host or with --api-key-file",
                       request.Header("host")));
     }
+    if (request.method == "POST" && options_.api_keys.empty() &&
+        IsFromOtherSite(request, options_.cors_origin)) {
+      throw RequestError(403, "",
+                         "Sec-Fetch-Site: the request comes from a page of another site; start the "
+                         "server with --cors-origin to allow it");
+    }
     if (route != nullptr) return Dispatch(*route, exchange);
+    if (request.method == "GET" && request.path.starts_with(kModels)) {
+      CheckModelName(request.path.substr(kModels.size()));
+    }
     if (allowed.empty()) {
       throw RequestError(404, "",
                          fmt::format("no such path: {}; /openapi.json lists them", request.path));
@@ -268,7 +278,7 @@ void Service::ShowMetrics(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::OpenApi(const std::shared_ptr<Exchange>& exchange) {
-  Reply(exchange, {.body = ToText(OpenApiDocument(options_.model_name))});
+  Reply(exchange, {.body = ToText(OpenApiDocument(options_))});
 }
 
 // Between two steps of the engine, on its thread: it costs about as much as a prompt.

@@ -19,6 +19,25 @@ bool IsStatus(const std::string& status) {
   return false;
 }
 
+// What tables and documents read of a row must have its type, where it is there.
+void CheckFields(const LedgerJson& row, bool finished, const std::string& where) {
+  for (const char* key : {"loss", "perplexity"}) {
+    if (finished && (!row.contains(key) || !row[key].is_number())) {
+      Throw(ErrorCode::kCorrupt, "{}: a finished run needs a {}", where, key);
+    }
+  }
+  for (const char* key : {"parameters", "dwa_weights", "tokens_per_second"}) {
+    if (row.contains(key) && !row[key].is_number()) {
+      Throw(ErrorCode::kCorrupt, "{}: {}: expected a number", where, key);
+    }
+  }
+  for (const char* key : {"cpu", "cpu_name", "version", "error"}) {
+    if (row.contains(key) && !row[key].is_string()) {
+      Throw(ErrorCode::kCorrupt, "{}: {}: expected text", where, key);
+    }
+  }
+}
+
 // A row of a run, as opposed to studies that were added later.
 void CheckRun(const LedgerJson& row, const std::string& where) {
   const auto text = [&](const char* key) { return row.contains(key) && row[key].is_string(); };
@@ -31,13 +50,11 @@ void CheckRun(const LedgerJson& row, const std::string& where) {
     Throw(ErrorCode::kCorrupt, "{}: got status '{}', expected finished, diverged or failed", where,
           status);
   }
-  if (status == "finished" && (!row.contains("loss") || !row["loss"].is_number())) {
-    Throw(ErrorCode::kCorrupt, "{}: a finished run needs a loss", where);
-  }
+  CheckFields(row, status == "finished", where);
   TrainOptions options;
   try {
     for (const auto& [key, value] : row["options"].items()) {
-      FindOption(where, key)
+      FindOption("options", key)
           .set(options, value.is_string() ? value.get<std::string>() : value.dump());
     }
   } catch (const Error& error) {
@@ -95,7 +112,7 @@ void Ledger::Add(const LedgerJson& row, const std::string& where) {
   const auto found = by_key_.find(key);
   if (row.contains("status")) {
     if (found != by_key_.end() && rows_[found->second]["status"] == "finished") {
-      Throw(ErrorCode::kCorrupt, "{}: the run {} is there already", where, key);
+      Throw(ErrorCode::kCorrupt, "{}: the run {} has a result already", where, key);
     }
     // A failed run that was tried again.
     if (found != by_key_.end()) {
@@ -107,7 +124,7 @@ void Ledger::Add(const LedgerJson& row, const std::string& where) {
     return;
   }
   if (found == by_key_.end() || !row.contains("studies")) {
-    Throw(ErrorCode::kCorrupt, "{}: studies of a run that is not there", where);
+    Throw(ErrorCode::kCorrupt, "{}: studies of an unknown run", where);
   }
   for (const auto& [name, study] : row["studies"].items())
     rows_[found->second]["studies"][name] = study;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "base/error_testing.h"
 #include "base/file.h"
 #include "base/testing.h"
@@ -54,6 +56,23 @@ TEST_F(LedgerTest, IdenticalLinesAreOneRun) {
   const Ledger ledger(path_);
   ASSERT_EQ(ledger.rows().size(), 2u);
   EXPECT_TRUE(ledger.Find(key)->at("studies").contains("cosine"));
+}
+
+TEST_F(LedgerTest, FieldsOfAnotherTypeAreAnError) {
+  const std::tuple<const char*, LedgerJson, const char*> cases[] = {
+      {"loss", "2.5", "ledger.jsonl:1: a finished run needs a loss"},
+      {"perplexity", nullptr, "ledger.jsonl:1: a finished run needs a perplexity"},
+      {"parameters", {1}, "ledger.jsonl:1: parameters: expected a number"},
+      {"tokens_per_second", nullptr, "ledger.jsonl:1: tokens_per_second: expected a number"},
+      {"cpu_name", 3, "ledger.jsonl:1: cpu_name: expected text"},
+      {"options", {{"model.dpeth", 3}}, "ledger.jsonl:1: options: unknown key 'model.dpeth'"},
+  };
+  for (const auto& [key, value, message] : cases) {
+    LedgerJson row = LedgerRow(row_, 1, 2.5);
+    row[key] = value;
+    WriteFileAtomic(path_, row.dump() + "\n");
+    ExpectError(ErrorCode::kCorrupt, message, [&] { Ledger ledger(path_); });
+  }
 }
 
 TEST_F(LedgerTest, TwoResultsOfARunAreAnError) {

@@ -125,6 +125,7 @@ class Runner {
       if (Interrupted()) StopAll();
       if (!jobs_.empty()) std::this_thread::sleep_for(kPause);
     }
+    progress.Update(100, Note());
   }
 
  private:
@@ -334,7 +335,7 @@ LedgerJson RowOfRun(const PlannedRun& run, const std::string& directory,
           directory);
   }
   const LedgerJson& validation = summary["validation"];
-  const bool finite = validation["loss"].is_number();
+  const bool finite = validation["loss"].is_number() && validation["perplexity"].is_number();
   LedgerJson row = {{"key", run.key},
                     {"data", run.data},
                     {"seed", run.options.seed},
@@ -363,7 +364,9 @@ LedgerJson RowOfRun(const PlannedRun& run, const std::string& directory,
 void RunMissing(const std::vector<PlannedRun>& missing, const RunnerOptions& options,
                 Ledger& ledger) {
   if (missing.empty()) return;
-  fs::create_directories(options.runs);
+  std::error_code error;
+  fs::create_directories(options.runs, error);
+  if (error) ThrowErrno(error.value(), "cannot make the directory {}", options.runs);
   const FileLock runs_lock(options.runs + "/sweep.lock", "directory of runs " + options.runs);
   const FileLock ledger_lock(ledger.path(), "ledger " + ledger.path());
   Runner(missing, options, ledger).Run();

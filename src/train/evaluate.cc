@@ -128,7 +128,7 @@ EvalResult EvaluateStream(const Model& model, const TokenFile& file, Activations
                           const EvalOptions& options, const Tokenizer* tokenizer) {
   const int64_t length = options.seq_len > 0 ? options.seq_len : model.config().seq_len;
   if (length > model.config().seq_len) {
-    Throw(ErrorCode::kInvalid, "evaluation: sequences of {} tokens, but the model's are at most {}",
+    Throw(ErrorCode::kUsage, "evaluation: sequences of {} tokens, but the model's are at most {}",
           length, model.config().seq_len);
   }
   const EvalWindows windows(file, length);

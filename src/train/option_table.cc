@@ -153,10 +153,10 @@ void AddTraining(TableBuilder& table) {
   table.Text("data.path", "--data", FIELD(data), {}, kFree,
              "directory with train.bin and val.bin (a resumed run checks that they are the same)");
   table.Text("data.order", "--order", FIELD(order), {"shuffled", "random"}, kCourse,
-             "of the windows of the stream: shuffled (each once per epoch), or random");
+             "order of the windows of the stream: shuffled (each once per epoch), or random");
   table.Text("train.init", "--init", FIELD(init), {}, kCourse,
-             "start from the weights of a run, a checkpoint, an import or an export; the model is "
-             "theirs, with another --dwa as far as it computes the same at first");
+             "start from the weights of a run, a checkpoint, an import or an export; they "
+             "determine the model; --dwa may differ where the result computes the same at first");
   table.Integer<int64_t>("train.steps", "--steps", FIELD(steps), 1, kMostSteps, kCourse,
                          "optimizer steps");
   table.Integer<int>("train.batch_size", "--batch-size", FIELD(batch_size), 1, 1 << 20, kCourse,
@@ -168,9 +168,9 @@ void AddTraining(TableBuilder& table) {
   table.Integer<int64_t>("train.dwa_start", "--dwa-start", FIELD(dwa_start), 0, kMostSteps, kCourse,
                          "steps during which the DWA weights stay at the identity");
   table.Integer<int64_t>("train.seed", "--seed", FIELD(seed), 0, INT64_MAX, kCourse,
-                         "of the initial weights, the batches and dropout");
+                         "seed of the initial weights, the batches and dropout");
   table.Text("train.precision", "--precision", FIELD(precision), PrecisionNames(), kCourse,
-             "of the GEMMs: fp32, bf16, or auto (bf16 where this CPU has it fast)");
+             "precision of the GEMMs: fp32, bf16, or auto (bf16 where this CPU has it fast)");
   table.Bool("train.recompute", "--recompute", FIELD(recompute), kFree,
              "compute the activations of a block again in the backward pass: less memory, the same "
              "results, more time");
@@ -206,8 +206,7 @@ void AddOptimizer(TableBuilder& table) {
   table.Real("optimizer.clip", "--clip", FIELD(clip), 0, kHuge, kCourse,
              "largest norm of the whole gradient; 0 does not clip");
   table.Integer<int>("optimizer.max_bad_steps", "--max-bad-steps", FIELD(max_bad_steps), 1, 1 << 30,
-                     kFree,
-                     "steps in a row with a loss or gradient that is not finite that end a run");
+                     kFree, "consecutive steps with a non-finite loss or gradient that end a run");
 }
 
 void AddRecords(TableBuilder& table) {
@@ -215,7 +214,7 @@ void AddRecords(TableBuilder& table) {
   table.Integer<int64_t>("eval.every", "--eval-every", FIELD(eval_every), 0, kMostSteps, kFree,
                          "steps between validations on a fixed sample; 0: none");
   table.Integer<int>("eval.batches", "--eval-batches", FIELD(eval_batches), 1, 1 << 20, kCourse,
-                     "batches of that sample");
+                     "batches of this sample");
   table.Bool("eval.final", "--eval-final", FIELD(eval_final), kFree,
              "validate on the whole validation stream at the end");
   table.Integer<int64_t>("save.every", "--save-every", FIELD(save_every), 0, kMostSteps, kFree,
@@ -232,7 +231,7 @@ void AddRecords(TableBuilder& table) {
                          kMostSteps, kFree,
                          "steps between snapshots of the DWA weights; 0: fifty over the run");
   table.Text("log.alphas_at", "--log-alphas-at", FIELD(log_alphas_at), {}, kFree,
-             "further steps for snapshots, separated by commas");
+             "additional steps for snapshots, separated by commas");
 }
 
 #undef FIELD

@@ -115,7 +115,15 @@ const OptionRow& FindOption(std::string_view where, std::string_view key) {
     known.push_back(row.key);
     known.push_back(row.ShortKey());
   }
-  Throw(ErrorCode::kUsage, "{}: unknown key '{}'{}", where, Printable(key), DidYouMean(key, known));
+  std::string hint = DidYouMean(key, known);
+  // The right name in the wrong section.
+  const std::string_view name = key.substr(key.rfind('.') + 1);
+  for (const OptionRow& row : TrainOptionTable()) {
+    if (name != std::string_view(row.key).substr(row.key.find('.') + 1)) continue;
+    hint = fmt::format(" (did you mean '{}'?)", row.key);
+    break;
+  }
+  Throw(ErrorCode::kUsage, "{}: unknown key '{}'{}", where, Printable(key), hint);
 }
 
 Assignments ParseToml(std::string_view text, std::string_view name) {
@@ -191,7 +199,7 @@ TrainOptions ResolveResumed(const TrainOptions& stored, const OptionSources& sou
   Take(file, kDataFromRun);
   for (const std::string& preset : {sources.preset, file_preset}) {
     if (!preset.empty() && preset != stored.preset) {
-      Throw(ErrorCode::kUsage, "resume: got preset '{}', but the run began with '{}'", preset,
+      Throw(ErrorCode::kUsage, "resume: got preset '{}', but the run was started with '{}'", preset,
             stored.preset);
     }
   }
@@ -201,7 +209,7 @@ TrainOptions ResolveResumed(const TrainOptions& stored, const OptionSources& sou
   for (const OptionRow& row : TrainOptionTable()) {
     if (!row.course || row.get(options) == row.get(stored)) continue;
     if (row.key.starts_with("model.")) {
-      Throw(ErrorCode::kUsage, "resume: {} is {}, but the run began with {}; start a new run",
+      Throw(ErrorCode::kUsage, "resume: {} is {}, but the run was started with {}; start a new run",
             row.key, row.get(options), row.get(stored));
     }
     if (allowed.contains(row.key)) continue;

@@ -163,6 +163,7 @@ TEST(OptionsTest, WrongInputIsNamed) {
       {"preset = \"tny\"\n", "did you mean 'tiny'?"},
       {"[log]\nalphas_at = \"1,x\"\n", "log.alphas_at"},
       {"[model]\ndwa = \"3y4\"\n", "3y4"},
+      {"[optimizer]\nseed = 3\n", "unknown key 'optimizer.seed' (did you mean 'train.seed'?)"},
       {"train = 3\n", "unknown key 'train'"},
       {"\"a\\nb\" = 3\n", "unknown key 'a\\nb'"},
       {"preset = \"a\\nb\"\n", "preset: got 'a\\nb'"},
@@ -211,13 +212,13 @@ TEST(OptionsTest, ResumeRefusesWhatAltersTheCourse) {
   sources = {};
   sources.flags = {{"model.n_layer", "5"}};
   EXPECT_EQ(ErrorOf([&] { ResolveResumed(stored, sources, {"steps"}); }),
-            "resume: model.n_layer is 5, but the run began with 4; start a new run");
+            "resume: model.n_layer is 5, but the run was started with 4; start a new run");
   EXPECT_EQ(ErrorOf([&] { ResolveResumed(stored, sources, {"n_layer"}); }),
-            "resume: model.n_layer is 5, but the run began with 4; start a new run");
+            "resume: model.n_layer is 5, but the run was started with 4; start a new run");
   sources = {};
   sources.preset = "tiny";
   EXPECT_EQ(ErrorOf([&] { ResolveResumed(stored, sources, {}); }),
-            "resume: got preset 'tiny', but the run began with 'test'");
+            "resume: got preset 'tiny', but the run was started with 'test'");
 }
 
 TEST(OptionsTest, AlphaSteps) {

@@ -27,7 +27,7 @@ fs::path Real(const std::string& path) { return fs::weakly_canonical(fs::absolut
           "them in a new directory: 'denseformer train NEW --init {}'",
           run, kOptionsFile, run);
   }
-  Throw(ErrorCode::kNotFound, "train: nothing to resume at {} (no {}); begin it without --resume",
+  Throw(ErrorCode::kNotFound, "train: nothing to resume at {} (no {}); start it without --resume",
         run, kOptionsFile);
 }
 

@@ -56,6 +56,12 @@
       if (!one('#tip').querySelector('tr.now')) return 'the token itself is not marked';
       var box = one('#tip').getBoundingClientRect();
       if (box.left < 0 || box.right > innerWidth) return 'out of view';
+      one('#prompt').rows += 2;  // the text moves down
+      dispatchEvent(new Event('resize'));
+      var moved = one('#tip').getBoundingClientRect(), token = tokens()[2].getBoundingClientRect();
+      if (moved.top < token.bottom && moved.bottom > token.top) return 'over its token';
+      if (Math.abs(moved.top - token.bottom) > 20 && Math.abs(moved.bottom - token.top) > 20) return 'does not follow its token';
+      one('#prompt').rows -= 2;
       tokens()[2].dispatchEvent(new PointerEvent('pointerout', {bubbles: true}));
       return one('#tip').hidden ? '' : 'stays';
     });
@@ -76,6 +82,11 @@
       key(cells[0], 'ArrowDown');
       if (!/^after block 2 reads X_0: weight \S+ × norm \S+ = \S+$/.test(one('#cell').textContent)) return one('#cell').textContent;
       return /NaN|undefined|Infinity/.test(one('#reads').innerHTML) ? 'numbers that are none' : '';
+    });
+    check('labels of depths', function () {
+      var labels = Array.from(document.querySelectorAll('#reads thead th[scope]'));
+      if (labels.map(function (label) { return label.textContent; }).join() !== '0,1,2,3,4') return one('#reads thead').textContent;
+      return labels.some(function (label) { return label.scrollWidth > label.offsetWidth + 1; }) ? 'cut off' : '';
     });
     check('streams', function () {
       var buttons = one('#streams').querySelectorAll('button');
@@ -101,6 +112,19 @@
     return until(function () { return /tokens\/s/.test(one('#about').textContent); });
   }).then(function () {
     check('ending', function () { return /the model’s context is full$/.test(one('#about').textContent) ? '' : one('#about').textContent; });
+    // Tokens that share characters: 'é' of two, and the end of text.
+    var real = window.fetch, chunk = {choices: [{index: 0, text: 'ébc', token_ids: [195, 169, 98, 99, 256], finish_reason: 'stop', logprobs: {
+      tokens: ['bytes:\\xc3', 'bytes:\\xa9', 'b', 'c', '<|endoftext|>'], token_logprobs: [-1, -1, -1, -1, -1], top_logprobs: [{}, {}, {}, {}, {}]}}]};
+    delete document.body.dataset.generated;
+    window.fetch = function () { return Promise.resolve(new Response(': a comment\n\ndata: ' + JSON.stringify(chunk) + '\n\ndata: [DONE]\n\n')); };
+    one('#go').click();
+    window.fetch = real;
+    return until(function () { return document.body.dataset.generated; });
+  }).then(function () {
+    check('shared characters', function () {
+      var texts = Array.from(tokens(), function (node) { return node.textContent; }).join('|');
+      return texts === 'é||b|c|∎' ? '' : texts;
+    });
     one('#top_p').value = '5';
     one('#go').click();
     check('wrong values', function () { return one('#top_p').validity.valid ? 'not noticed' : ''; });

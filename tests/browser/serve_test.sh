@@ -63,7 +63,7 @@ for setting in "1280 1 wide and light" "1280 0 wide and dark" "390 0 a phone, da
   read -r width scheme name <<<"$setting"
   open "file://$scratch/probed.html" "$width" "$scheme" --dump-dom >dom.html
   results=$(grep '^PROBE ' dom.html || true)
-  [ "$(grep -c ': ok$' <<<"$results")" -ge 16 ] || { echo "$name: only these results: $results"; failures=1; }
+  [ "$(grep -c ': ok$' <<<"$results")" -ge 18 ] || { echo "$name: only these results: $results"; failures=1; }
   if grep -v ': ok$' <<<"$results"; then
     echo "$name: the lines above are wrong"
     failures=1

@@ -51,6 +51,7 @@ class Server:
         self.program, self.run = program, run
         self.process = self.start(run)
         self.port = self.wait(self.process)
+        self.loaded = self.memory()  # with the model, before any request
 
     def start(self, run):
         return subprocess.Popen(
@@ -255,7 +256,6 @@ async def open_stream(server, n, tokens):
 
 async def many_streams(server, count, expected, long_tokens, long_expected, result):
     """Opens `count` streams, the first RUNNING of which are long; all of them must end, with the text of a client alone."""
-    base = server.memory()
     sizes = [(n % len(long_expected), long_tokens, long_expected[n % len(long_expected)]) if n < RUNNING else
              (n % len(expected), 20, expected[n % len(expected)]) for n in range(count)]
     ended = 0
@@ -286,7 +286,7 @@ async def many_streams(server, count, expected, long_tokens, long_expected, resu
 
     await start(range(RUNNING))  # the long ones first, so that none of the others runs before them
     value = await start(range(RUNNING, count))
-    held = server.memory() - base
+    held = server.memory() - server.loaded
     result["streams"] = {"open": value["connections"] - 1, "generating": value["sequences_running"],
                          "waiting": value["sequences_waiting"], "memory_mib": round(held / 2**20, 1)}
     if not server.sanitized():

@@ -11,7 +11,7 @@ namespace {
 
 StudyJson Run(const RunData& run, const StudyOptions&) {
   const Model model = LoadForStudy(run);
-  Progress progress("spectra", "matrices", 1);
+  Progress progress("spectra", "%", 1);
   StudyJson json = {{"study", "spectra"}, {"groups", StudyJson::array()}};
   for (const Spectrum& spectrum :
        WeightSpectra(model, [&](double share) { progress.Update(share); })) {

@@ -57,6 +57,8 @@ struct DecodeHead {
   const DecodeHead* next;  // what the thread reads after this one; null: unknown
 
   size_t page_count() const { return (start + count + kPage - 1) / kPage; }
+  // Positions of the last page that exist.
+  size_t last_count() const { return start + count - (page_count() - 1) * kPage; }
   E* Keys(size_t page) const {
     return reinterpret_cast<E*>(pages[page] + page_offset) + head * head_size * kPage;
   }
@@ -91,22 +93,34 @@ const E* PieceOf(const DecodeHead<E>& head, size_t piece) {
   return PieceOf(*head.next, piece - 2 * pages);
 }
 
-// Bytes from a piece to the one to fetch meanwhile; 0, which costs nothing, where there is none.
+// Bytes from a piece to the one to fetch meanwhile; 0, which costs nothing, where there is none or
+// where FetchLast was there before.
 template <class E>
 ptrdiff_t AheadOf(const DecodeHead<E>& head, size_t piece) {
+  const size_t pages = head.page_count();
   const E* const next = PieceOf(head, piece + kAhead);
-  if (next == nullptr) return 0;
+  if (next == nullptr || piece + kAhead + 1 == 2 * pages) return 0;
   return reinterpret_cast<const char*>(next) - reinterpret_cast<const char*>(PieceOf(head, piece));
 }
 
-// Where new keys and values will be written.
+// Scores that are computed for `count` positions of a page: those of whole lines.
+constexpr size_t kLine = 64 / sizeof(float);
+constexpr size_t ScoredOf(size_t count) { return std::min(RoundUp(count, kLine), kPage); }
+
+inline void FetchLines(const void* from, size_t bytes) {
+  const char* const begin = static_cast<const char*>(from);
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 0, /*locality=*/2);
+}
+
+// The last page, where new keys and values will be written: as much of it as is used.
 template <class E>
 void FetchLast(const DecodeHead<E>& head) {
-  const size_t bytes = kPage * head.head_size * sizeof(E);
-  for (const E* piece : {head.Keys(head.page_count() - 1), head.Values(head.page_count() - 1)}) {
-    const char* const from = reinterpret_cast<const char*>(piece);
-    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, /*locality=*/2);
+  const size_t page = head.page_count() - 1, count = head.last_count();
+  const float* const keys = reinterpret_cast<const float*>(head.Keys(page));
+  for (size_t k = 0; k < head.head_size / kTerms<E>; ++k) {
+    FetchLines(keys + k * kPage, ScoredOf(count) * sizeof(float));
   }
+  FetchLines(head.Values(page), RoundUp(count, kTerms<E>) * PaddedHead(head.head_size) * sizeof(E));
   asm volatile("");  // GCC drops calls of functions that do nothing but prefetch
 }
 
@@ -180,11 +194,12 @@ inline void RoundRow(float* row, size_t count, bf16) {
 // latency of the additions.
 constexpr size_t kScorePages = std::max<size_t>(1, 4 * kTileLanes / kPage);
 
-// The scores of one token for the pages from `page` on; the same sums as MultiplyUnits.
-template <class E>
+// The scores of one token for the pages from `page` on, kLast of the last of them; the same sums
+// as MultiplyUnits.
+template <class E, size_t kLast>
 void ScorePages(const DecodeHead<E>& head, const float* query, size_t page, float* scores) {
   const TileTag d;
-  constexpr size_t kVectors = kPage / kTileLanes;
+  constexpr size_t kVectors = kPage / kTileLanes, kLastVectors = kLast / kTileLanes;
   const size_t units = head.head_size / kTerms<E>;
   const float* keys[kScorePages];
   ptrdiff_t ahead[kScorePages];
@@ -200,7 +215,7 @@ void ScorePages(const DecodeHead<E>& head, const float* query, size_t page, floa
     for (size_t k = 0; k < units; ++k) {
       const TileVec factor = hn::Set(d, LoadUnit(query + k));
       for (size_t p = 0; p < kScorePages; ++p) {
-        for (size_t v = 0; v < kVectors; ++v) {
+        for (size_t v = 0; v < (p + 1 < kScorePages ? kVectors : kLastVectors); ++v) {
           const float* const from = keys[p] + k * kPage + v * kTileLanes;
           FetchAhead(from, ahead[p]);
           sum[p][v] = U::MulAdd(factor, hn::LoadU(d, from), sum[p][v]);
@@ -208,7 +223,7 @@ void ScorePages(const DecodeHead<E>& head, const float* query, size_t page, floa
       }
     }
     for (size_t p = 0; p < kScorePages; ++p) {
-      for (size_t v = 0; v < kVectors; ++v) {
+      for (size_t v = 0; v < (p + 1 < kScorePages ? kVectors : kLastVectors); ++v) {
         hn::StoreU(sum[p][v], d, scores + p * kPage + v * kTileLanes);
       }
     }
@@ -262,13 +277,17 @@ void Group(const DecodeHead<E>& head, size_t first, size_t rows, size_t stride, 
   size_t page = 0;
   if constexpr (kRows == 1) {
     for (; page + kScorePages <= head.page_count(); page += kScorePages) {
-      ScorePages(head, Units(queries), page, scores + page * kPage);
+      if (seen + kLine <= (page + kScorePages) * kPage) {
+        ScorePages<E, kPage - kLine>(head, Units(queries), page, scores + page * kPage);
+      } else {
+        ScorePages<E, kPage>(head, Units(queries), page, scores + page * kPage);
+      }
     }
   }
   for (; page * kPage < seen; ++page) {
     MultiplyUnits<E, kRows, TileC::kSet>(Units(queries), units, Units(head.Keys(page)), kPage,
-                                         units, scores + page * kPage, stride, kPage,
-                                         AheadOf(head, page));
+                                         units, scores + page * kPage, stride,
+                                         ScoredOf(seen - page * kPage), AheadOf(head, page));
   }
   float max, total[kRows];
   for (size_t r = 0; r < rows; ++r) {

@@ -157,7 +157,9 @@ void ExpectTheFormula(Batch<E>& batch, double tolerance) {
 }
 
 // One token, several, and chunks over several pages; empty and filled caches.
-const std::vector<Sequence> kSequences = {{0, 1}, {1, 1}, {40, 1}, {7, 3}, {0, 40}, {37, 45}};
+// The last page of one token is up to half full, or more; alone, or the second of a pair.
+const std::vector<Sequence> kSequences = {{0, 1},  {1, 1},  {40, 1}, {15, 1}, {16, 1}, {47, 1},
+                                          {48, 1}, {79, 1}, {96, 1}, {7, 3},  {0, 40}, {37, 45}};
 
 TEST(AttentionDecode, Fp32IsTheFormula) {
   for (int64_t head_size : {2, 6, 32, 64, 72, 128}) {

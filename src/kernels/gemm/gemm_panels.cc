@@ -73,8 +73,9 @@ void RunPanelBlock(WeightFormat format, const PanelBlock& b) {
 
 // Sums to results: scale, bias, rounding, GELU of what was rounded.
 template <class T>
-void FinishRows(const PanelResult& r) {
+void FinishRows(const PanelResult& result) {
   const PanelTag d;
+  const PanelResult r = result;  // or it would be read again after every store
   for (size_t v = 0; v < kPanelRows; v += kPanelLanes) {
     const auto scale = r.scales == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, r.scales + v);
     const auto add = r.bias == nullptr ? hn::Zero(d) : hn::LoadU(d, r.bias + v);
@@ -125,8 +126,9 @@ void QuantizeGroup(const bf16* x, int64_t count, int8_t (&q)[kGroupTerms], Int8G
   const PanelTagI32 di;
   const hn::Rebind<int8_t, PanelTagI32> d8;
   constexpr size_t kVectors = kGroupTerms / kPanelLanes;
-  HWY_ALIGN bf16 padded[kGroupTerms] = {};
+  HWY_ALIGN bf16 padded[kGroupTerms];
   if (count < static_cast<int64_t>(kGroupTerms)) {
+    std::fill_n(padded, kGroupTerms, bf16(0.0f));
     std::memcpy(padded, x, static_cast<size_t>(count) * sizeof(bf16));
     x = padded;
   }

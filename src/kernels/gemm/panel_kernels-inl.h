@@ -178,25 +178,39 @@ HWY_NOINLINE void FloatBlock(const PanelBlock& b) {
 
 // Exact sums of a group of terms, then fp32.
 template <class Step, size_t kRows>
-HWY_NOINLINE void Int8Block(const PanelBlock& b) {
+HWY_NOINLINE void Int8Block(const PanelBlock& block) {
   const PanelTag d;
   const PanelTagI32 di;
+  const PanelBlock b = block;  // or it would be read again after every store
   const int64_t groups = Int8Groups(b.words);
   for (size_t column = 0; column < kPanelRows; column += kPanelStep) {
+    PanelVec total[kRows][kPanelVectors];
+    for (auto& of_row : total) {
+      for (PanelVec& t : of_row) t = hn::Zero(d);
+    }
     for (int64_t g = 0; g < groups; ++g) {
       PanelVecI32 sum[kRows][kPanelVectors];
+      const Int8Group* const group = b.groups + g;
       for (size_t r = 0; r < kRows; ++r) {
-        sum[r][0] = sum[r][1] = hn::Set(di, b.groups[r * b.groups_stride + g].offset);
+        sum[r][0] = sum[r][1] =
+            hn::Set(di, group[static_cast<int64_t>(r) * b.groups_stride].offset);
       }
       const int64_t first = g * kInt8GroupWords;
-      AddWords<Step, kRows>(b, first, std::min(kInt8GroupWords, b.words - first), column, sum);
+      if (first + kInt8GroupWords <= b.words) {
+        AddWords<Step, kRows>(b, first, kInt8GroupWords, column, sum);
+      } else {
+        AddWords<Step, kRows>(b, first, b.words - first, column, sum);
+      }
       for (size_t r = 0; r < kRows; ++r) {
-        const auto scale = hn::Set(d, b.groups[r * b.groups_stride + g].scale);
+        const auto scale = hn::Set(d, group[static_cast<int64_t>(r) * b.groups_stride].scale);
         for (size_t v = 0; v < kPanelVectors; ++v) {
-          float* const to = b.sums + r * kPanelRows + column + v * kPanelLanes;
-          const auto before = g == 0 ? hn::Zero(d) : hn::Load(d, to);
-          hn::Store(hn::MulAdd(hn::ConvertTo(d, sum[r][v]), scale, before), d, to);
+          total[r][v] = hn::MulAdd(hn::ConvertTo(d, sum[r][v]), scale, total[r][v]);
         }
+      }
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t v = 0; v < kPanelVectors; ++v) {
+        hn::Store(total[r][v], d, b.sums + r * kPanelRows + column + v * kPanelLanes);
       }
     }
   }
