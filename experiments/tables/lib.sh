@@ -98,3 +98,41 @@ load_table() {
     row "$variant" "$(over_limit "$1/load-bf16.json" "$variant")" "$(over_limit "$1/load-int8.json" "$variant")"
   done
 }
+
+# engine_table DIRECTORY: decoding and prefill of paper-48 in bf16 and in int8 against their goals.
+engine_table() {
+  local directory=$1 attention cells
+  header what goal bf16 int8
+  # both FUNCTION NAME [ROW]: of the results NAME in bf16 and in int8.
+  both() {
+    local p
+    cells=()
+    for p in bf16 int8; do cells+=("$("$1" "$directory/$2-$p.json" "${@:3}")"); done
+  }
+  both over_limit decode "1 x 32, none"
+  row "decoding one sequence after 32 tokens, over reading weights, keys and values" 1.1x "${cells[@]}"
+  both over_limit decode "1 x 4096, none"
+  row "the same after 4,096 tokens" "" "${cells[@]}"
+  both together decode
+  row "16 sequences after 32 tokens, total over that of one" 8x "${cells[@]}"
+  both share prefill none
+  row "prefill of 256 tokens, of the rate of bf16 GEMMs by oneDNN alone" "" "${cells[@]}"
+  attention=$(share "$directory/decode-attention.json" "attention of one token")
+  row "attention of one token to 4,096 cached ones, of the rate of reading them" "" "$attention" "$attention"
+}
+
+# llama_table DIRECTORY: decoding and prefill against llama.cpp.
+llama_table() {
+  local f=$1/llama-cpp.json version weights
+  version=$(value "$f" '' llama_cpp)  # "COMMIT (NUMBER)"
+  header "what" "goal" "weights of llama.cpp ${version%% *}" "ours" "tokens/s of llama.cpp" "ours" "llama.cpp's time over ours"
+  compare() {
+    local name="$1 $3"
+    row "$2" "$4" "$3" "$(value "$f" "$name" precision)" \
+      "$(calc '%.1f' a a="$(value "$f" "$name" llama_cpp_median_tokens_per_second)")" \
+      "$(calc '%.1f' a a="$(value "$f" "$name" denseformer_median_tokens_per_second)")" \
+      "$(calc '%.2fx / %.2fx' 'a, b' a="$(value "$f" "$name" speedup_of_medians)" b="$(value "$f" "$name" speedup_of_minima)")"
+  }
+  for weights in bf16 f16 q8_0; do compare decode "decoding one sequence" "$weights" 1.1x; done
+  for weights in bf16 f16 q8_0; do compare prefill "prefill of $(value "$f" '' prompt) tokens" "$weights" 1.8x; done
+}
