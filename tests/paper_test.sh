@@ -30,6 +30,14 @@ for scale in micro mini medium small long paper; do
   DENSEFORMER_PROGRAM=$program WORK=$scratch/dry OUT=$scratch/dry "$root/experiments/paper/run" --scale $scale --dry-run --quiet |
     grep -q 'runs are missing' || { echo "run --scale $scale --dry-run prints no plan"; failures=$((failures + 1)); }
 done
+# Each file has its variables at every scale, whether or not the document of the scale has it.
+for scale in micro mini medium small long paper; do
+  for file in "$root"/experiments/paper/*.toml; do
+    [ "${file##*/}" != scales.toml ] || continue
+    "$program" sweep "$file" --scale $scale --ledger "$scratch/none.jsonl" --dry-run --quiet >"$scratch/plan" 2>&1 ||
+      { echo "${file##*/} at $scale: $(tail -n 1 "$scratch/plan")"; failures=$((failures + 1)); }
+  done
+done
 [ ! -e "$scratch/dry" ] || { echo "run --dry-run wrote something"; failures=$((failures + 1)); }
 [ "$failures" = 0 ] || { echo "$failures differences; run experiments/paper/run --scale micro"; exit 1; }
 echo "the documents are those of the ledgers"
