@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "kernels/amx-inl.h"
 
@@ -20,8 +21,14 @@ static_assert(sizeof(TileConfig) == 64);
 
 }  // namespace
 
-TileScope::TileScope() {
-  const TileConfig config;
+TileScope::TileScope(int rows) {
+  TileConfig config;
+  const auto first = static_cast<uint8_t>(std::min(rows, 16));
+  for (const int tile : {0, 1, 4}) config.rows[tile] = first;
+  if (rows > 16) {
+    const auto second = static_cast<uint8_t>(std::min(rows - 16, 16));
+    for (const int tile : {2, 3, 5}) config.rows[tile] = second;
+  }
   asm volatile("sttilecfg %0" : "=m"(before_));
   asm volatile("ldtilecfg %0" ::"m"(config));
 }
@@ -163,3 +170,22 @@ void StoreRows(const float* from, size_t from_stride, size_t rows, size_t size, 
 
 }  // namespace denseformer::amx
 DF_END_AVX512_BF16
+
+namespace denseformer::amx {
+namespace {
+
+thread_local std::optional<TileScope> scope;
+thread_local int scope_rows = 0;
+
+}  // namespace
+
+void BeginTiles(int rows) {
+  if (scope && scope_rows == rows) return;
+  scope.reset();
+  scope.emplace(rows);
+  scope_rows = rows;
+}
+
+void EndTiles() { scope.reset(); }
+
+}  // namespace denseformer::amx

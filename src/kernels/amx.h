@@ -19,10 +19,12 @@ namespace denseformer::amx {
 inline constexpr size_t kTileBytes = 1024;
 inline constexpr size_t kTileElements = kTileBytes / sizeof(bf16);
 
-// Eight full tiles for this thread while it lives; then what was set before.
+// Tiles for this thread while it lives; then what was set before. Tiles 0, 1 and 4 have the first
+// 16 of `rows` rows, tiles 2, 3 and 5 those behind them, up to 16, where there are any; all others
+// are full.
 class TileScope {
  public:
-  TileScope();
+  explicit TileScope(int rows = 32);
   ~TileScope();
   TileScope(const TileScope&) = delete;
   TileScope& operator=(const TileScope&) = delete;
@@ -30,6 +32,11 @@ class TileScope {
  private:
   alignas(64) uint8_t before_[64];
 };
+
+// A TileScope that this thread keeps from call to call, as kernels do that run piece by piece. A
+// call with the same number of rows costs nothing; the last piece ends with EndTiles.
+void BeginTiles(int rows);
+void EndTiles();
 
 // The left operand of Multiply: two blocks of 16 rows, over all terms of the sum.
 struct LeftTiles {

@@ -30,14 +30,18 @@ class FrozenWeight : public GemmWeight {
   // Asks the memory for the beginning of what thread `part` of `parts` will read.
   virtual void Prefetch(int64_t /*part*/, int64_t /*parts*/) const {}
 
-  // Forward passes of few rows may call next->Prefetch when a thread is done.
+  // The matrix after this one: forward passes of few rows prefetch its beginning.
   void set_next(const FrozenWeight* next) { next_ = next; }
 
   void Change(FunctionRef<void(int64_t, int64_t)>) final { DF_CHECK(false); }
   void BackwardInput(const Tensor&, const Tensor&) const final { DF_CHECK(false); }
 
  protected:
-  const FrozenWeight* next() const { return next_; }
+  // What a Forward of `rows` rows calls on a thread that is done with part `part` of `parts`.
+  void PrefetchNext(int64_t rows, int64_t part, int64_t parts) const;
+  // For Prefetch: asks for the first of these bytes now, and for more of them while the thread
+  // waits (base/team.h).
+  static void PrefetchRange(const std::byte* begin, int64_t bytes);
 
  private:
   const FrozenWeight* next_ = nullptr;

@@ -6,6 +6,8 @@
 // padded with zeros to whole tiles. A GEMM keeps up to 3 x 2 result tiles in registers and walks
 // along k; every result element is the sum over k in one fixed order, so the bits do not depend on
 // the number of threads.
+#include "kernels/gemm/gemm_amx.h"
+
 #include <immintrin.h>
 
 #include <algorithm>
@@ -16,7 +18,6 @@
 #include "kernels/amx-inl.h"
 #include "kernels/amx.h"
 #include "kernels/gemm/backend.h"
-#include "kernels/gemm/frozen.h"
 #include "kernels/stream.h"
 #include "tensor/storage.h"
 
@@ -116,20 +117,7 @@ void MultiplyPanels(const bf16* left, const Right& right, const Target& target, 
 }
 
 void MultiplyPacked(const bf16* left, const Right& right, const Target& target, const Part& part) {
-  switch (target.form) {
-    case Form::kF32:
-      return MultiplyPanels<Form::kF32>(left, right, target, part);
-    case Form::kF32Squared:
-      return MultiplyPanels<Form::kF32Squared>(left, right, target, part);
-    case Form::kBf16:
-      return MultiplyPanels<Form::kBf16>(left, right, target, part);
-    case Form::kBf16Rotary:
-      return MultiplyPanels<Form::kBf16Rotary>(left, right, target, part);
-    case Form::kGelu:
-      return MultiplyPanels<Form::kGelu>(left, right, target, part);
-    case Form::kBf16AndGelu:
-      return MultiplyPanels<Form::kBf16AndGelu>(left, right, target, part);
-  }
+  WithForm(target.form, [&]<Form kForm>() { MultiplyPanels<kForm>(left, right, target, part); });
 }
 
 // Terms [term, term + terms) of rows [row, row + rows) of x as left panels.
@@ -191,39 +179,6 @@ void MultiplyTransposedPart(const bf16* a, int64_t k, int64_t m, const Right& ri
     MultiplyPacked(left, right, target,
                    {row, std::min(panels * kTileRows, m - row), 0, DivUp(target.n, kTileRows)});
   }
-}
-
-// Whether results [rows, n] at `data` may be streamed: whole lines that begin on a line.
-bool CanStream(const void* data, int64_t rows, int64_t row_bytes) {
-  return StoredPastCache(rows * row_bytes) && row_bytes % 64 == 0 &&
-         reinterpret_cast<uintptr_t>(data) % 64 == 0;
-}
-
-Target MakeTarget(const GemmEpilogue& epilogue, const Tensor& y, int64_t n) {
-  Target target{.n = n, .bias = epilogue.bias.empty() ? nullptr : epilogue.bias.f32()};
-  const Tensor &gelu = epilogue.gelu, &first = y.empty() ? gelu : y;
-  target.stream =
-      CanStream(first.raw(), first.rows(), n * static_cast<int64_t>(SizeOf(first.dtype())));
-  if (!gelu.empty()) {
-    target.form = y.empty() ? Form::kGelu : Form::kBf16AndGelu;
-    target.gelu = {gelu.As<bf16>(), n};
-    target.stream = target.stream && reinterpret_cast<uintptr_t>(gelu.raw()) % 64 == 0;
-  }
-  if (y.empty()) return target;
-  if (y.dtype() == DType::kF32) {
-    target.form = Form::kF32;
-    target.f32 = {y.f32(), n};
-    return target;
-  }
-  target.rounded = {y.As<bf16>(), n};
-  if (gelu.empty()) target.form = Form::kBf16;
-  if (!epilogue.rotary_table.empty()) {
-    const int64_t head_size = epilogue.rotary_table.cols();
-    target.form = Form::kBf16Rotary;
-    target.rotary = {epilogue.rotary_table.f32(), head_size, y.shape()[1],
-                     2 * epilogue.rotary_heads * head_size};
-  }
-  return target;
 }
 
 // Elements of a packed matrix of n columns (or rows) and k terms.
@@ -325,15 +280,19 @@ void MultiplyTransposed(const Tensor& a, const Tensor& b, const Tensor& c, bool 
 DF_END_AVX512_BF16
 
 namespace denseformer {
-namespace {
 
-size_t PackedBytes(int64_t out, int64_t in, DType) {
+size_t AmxPackedBytes(int64_t out, int64_t in) {
   return static_cast<size_t>(PackedSize(out, in)) * sizeof(bf16);
 }
 
-// y = x W^T of W [out, in], packed.
-void MultiplyWeight(const Tensor& x, const bf16* packed, int64_t out, const GemmEpilogue& epilogue,
-                    const Tensor& y) {
+void AmxPackBand(const float* rows, int64_t count, int64_t in, bf16* band) {
+  static_assert(kFrozenRows == kBlock);
+  DF_CHECK(count <= kBlock);
+  PackBand(Tensor(const_cast<float*>(rows), {count, in}), 0, band);
+}
+
+void AmxForward(const Tensor& x, const bf16* packed, int64_t out, const GemmEpilogue& epilogue,
+                const Tensor& y) {
   if (epilogue.rotary_table.empty() || epilogue.rotary_table.cols() % kBlock == 0) {
     Multiply(x, packed, MakeTarget(epilogue, y, out));
     return;
@@ -343,10 +302,14 @@ void MultiplyWeight(const Tensor& x, const bf16* packed, int64_t out, const Gemm
   RunEpiloguePasses(epilogue, y);
 }
 
+namespace {
+
+size_t PackedBytes(int64_t out, int64_t in, DType) { return AmxPackedBytes(out, in); }
+
 class AmxWeight : public GemmWeight {
  public:
   explicit AmxWeight(const Tensor& master)
-      : master_(master), packed_(PackedBytes(master.rows(), master.cols(), DType::kBF16)) {}
+      : master_(master), packed_(AmxPackedBytes(master.rows(), master.cols())) {}
 
   void Change(FunctionRef<void(int64_t first, int64_t last)> change) override {
     const int64_t rows = master_.rows();
@@ -359,7 +322,7 @@ class AmxWeight : public GemmWeight {
   }
 
   void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
-    MultiplyWeight(x, packed(), master_.rows(), epilogue, y);
+    AmxForward(x, packed(), master_.rows(), epilogue, y);
   }
 
   void BackwardInput(const Tensor& dy, const Tensor& dx) const override {
@@ -371,49 +334,6 @@ class AmxWeight : public GemmWeight {
 
   Tensor master_;
   Storage packed_;  // the right operand of x W^T
-};
-
-// Every result is the sum over the tiles of k in one order, whatever the number of rows.
-class AmxFrozenWeight : public FrozenWeight {
- public:
-  AmxFrozenWeight(int64_t out, int64_t in, std::byte* memory)
-      : out_(out), in_(in), packed_(reinterpret_cast<bf16*>(memory)) {}
-
-  void Pack(int64_t first, int64_t count, const float* rows, const float*) override {
-    static_assert(kFrozenRows == kBlock);
-    DF_CHECK(first % kBlock == 0 && first + count <= out_);
-    for (int64_t r = 0; r < count; r += kBlock) {
-      const Tensor band(const_cast<float*>(rows) + r * in_, {std::min(kBlock, count - r), in_});
-      PackBand(band, 0, packed_ + (first + r) / kTileRows * DivUp(in_, kTileK) * kTile);
-    }
-  }
-
-  // Tile [pairs of k][16 rows of W][2].
-  void ReadRow(int64_t row, float* to) const override {
-    const bf16* const panel = packed_ + row / kTileRows * DivUp(in_, kTileK) * kTile;
-    for (int64_t k = 0; k < in_; ++k) {
-      to[k] = static_cast<float>(panel[(k / 2 * kTileRows + row % kTileRows) * 2 + k % 2]);
-    }
-  }
-
-  void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
-    MultiplyWeight(x, packed_, out_, epilogue, y);
-  }
-
- private:
-  int64_t out_, in_;
-  bf16* packed_;
-};
-
-constexpr FrozenGemm kAmxFrozenGemm = {
-    .supports = [](WeightFormat format) { return format == WeightFormat::kBF16; },
-    .description = [](WeightFormat) { return std::string("own kernels on AMX"); },
-    .bytes = [](int64_t out, int64_t in,
-                WeightFormat) { return PackedBytes(out, in, DType::kBF16); },
-    .make = [](int64_t out, int64_t in, WeightFormat,
-               std::byte* memory) -> std::unique_ptr<FrozenWeight> {
-      return std::make_unique<AmxFrozenWeight>(out, in, memory);
-    },
 };
 
 }  // namespace

@@ -50,6 +50,58 @@ struct Target {
   bool stream = false;
 };
 
+// Whether results [rows, n] at `data` may be streamed: whole lines that begin on a line.
+inline bool CanStream(const void* data, int64_t rows, int64_t row_bytes) {
+  return StoredPastCache(rows * row_bytes) && row_bytes % 64 == 0 &&
+         reinterpret_cast<uintptr_t>(data) % 64 == 0;
+}
+
+inline Target MakeTarget(const GemmEpilogue& epilogue, const Tensor& y, int64_t n) {
+  Target target{.n = n, .bias = epilogue.bias.empty() ? nullptr : epilogue.bias.f32()};
+  const Tensor &gelu = epilogue.gelu, &first = y.empty() ? gelu : y;
+  target.stream =
+      CanStream(first.raw(), first.rows(), n * static_cast<int64_t>(SizeOf(first.dtype())));
+  if (!gelu.empty()) {
+    target.form = y.empty() ? Form::kGelu : Form::kBf16AndGelu;
+    target.gelu = {gelu.As<bf16>(), n};
+    target.stream = target.stream && reinterpret_cast<uintptr_t>(gelu.raw()) % 64 == 0;
+  }
+  if (y.empty()) return target;
+  if (y.dtype() == DType::kF32) {
+    target.form = Form::kF32;
+    target.f32 = {y.f32(), n};
+    return target;
+  }
+  target.rounded = {y.As<bf16>(), n};
+  if (gelu.empty()) target.form = Form::kBf16;
+  if (!epilogue.rotary_table.empty()) {
+    const int64_t head_size = epilogue.rotary_table.cols();
+    target.form = Form::kBf16Rotary;
+    target.rotary = {epilogue.rotary_table.f32(), head_size, y.shape()[1],
+                     2 * epilogue.rotary_heads * head_size};
+  }
+  return target;
+}
+
+// Calls run.operator()<kForm>() with the form.
+template <class F>
+void WithForm(Form form, F&& run) {
+  switch (form) {
+    case Form::kF32:
+      return run.template operator()<Form::kF32>();
+    case Form::kF32Squared:
+      return run.template operator()<Form::kF32Squared>();
+    case Form::kBf16:
+      return run.template operator()<Form::kBf16>();
+    case Form::kBf16Rotary:
+      return run.template operator()<Form::kBf16Rotary>();
+    case Form::kGelu:
+      return run.template operator()<Form::kGelu>();
+    case Form::kBf16AndGelu:
+      return run.template operator()<Form::kBf16AndGelu>();
+  }
+}
+
 // GELU of 16 values as gelu.cc computes it for bf16, to the same bits (erf-inl.h has the formulas).
 inline __m512 Gelu(__m512 x) {
   const __m512 t = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(gelu_fast::kBound));

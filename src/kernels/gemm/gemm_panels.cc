@@ -214,12 +214,6 @@ constexpr int64_t kLeastTileRows = 8;
 static_assert(kRows == kFrozenRows);
 // Rows of x that stay in L2 while panels pass by.
 constexpr int64_t kChunkBytes = int64_t{384} << 10;
-// Of the next matrix, what a thread asks for when it is done with this one, and what it may have
-// fetched into its L2 when it comes to that matrix.
-constexpr int64_t kFirstBytes = int64_t{16} << 10;
-constexpr int64_t kNextBytes = int64_t{384} << 10;
-// With more rows a matrix takes so long that fetching the start of the next one does not matter.
-constexpr int64_t kMostFetchingRows = 64;
 // Weights that are worth a thread of their own.
 constexpr int64_t kGrainBytes = int64_t{16} << 10;
 
@@ -282,11 +276,8 @@ class PanelWeight : public FrozenWeight {
 
   void Prefetch(int64_t part, int64_t parts) const override {
     const int64_t begin = panels() * part / parts * panel_bytes();
-    const int64_t all = panels() * (part + 1) / parts * panel_bytes() - begin;
-    const int64_t first = std::min(all, kFirstBytes);
-    for (int64_t at = 0; at < first; at += 64) __builtin_prefetch(memory_ + begin + at, 0, 2);
-    SetUpcomingRead(memory_ + begin + first,
-                    static_cast<size_t>(std::min(all, kNextBytes) - first));
+    const int64_t end = panels() * (part + 1) / parts * panel_bytes();
+    PrefetchRange(memory_ + begin, end - begin);
   }
 
   void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
@@ -304,7 +295,7 @@ class PanelWeight : public FrozenWeight {
         },
         [&](int part, int parts) {
           if (UsesTiles(rows)) ReleaseInt8Tiles();
-          if (next() != nullptr && rows <= kMostFetchingRows) next()->Prefetch(part, parts);
+          PrefetchNext(rows, part, parts);
         });
     if (!epilogue.rotary_table.empty()) {
       RunEpiloguePasses(

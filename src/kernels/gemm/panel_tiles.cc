@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "base/cpu.h"
 #include "kernels/amx-inl.h"
@@ -139,9 +138,6 @@ void RunTiles(const PanelBlock& b) {
 DF_END_AVX512_BF16
 
 namespace denseformer {
-namespace {
-thread_local std::optional<amx::TileScope> scope;
-}  // namespace
 
 bool HasInt8Tiles() {
   static const bool has = GetCpuFeatures().Has(CpuFeature::kAmxInt8);
@@ -149,10 +145,10 @@ bool HasInt8Tiles() {
 }
 
 void RunInt8Tiles(const PanelBlock& block) {
-  if (!scope) scope.emplace();
+  amx::BeginTiles(kInt8BlockRows);
   RunTiles(block);
 }
 
-void ReleaseInt8Tiles() { scope.reset(); }
+void ReleaseInt8Tiles() { amx::EndTiles(); }
 
 }  // namespace denseformer
