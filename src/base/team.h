@@ -62,10 +62,13 @@ void ParallelForShared(int64_t n, int64_t grain, F&& fn, Done&& done) {
         Range& range = ranges[(part + turn) % parts];
         const int64_t kept = turn == 0 ? 0 : 1;
         const std::atomic_ref<int64_t> next(range.next);
-        while (next.load(std::memory_order_relaxed) + kept < range.end) {
-          const int64_t index = next.fetch_add(1, std::memory_order_relaxed);
-          if (index >= range.end) break;
-          fn(index, static_cast<int>(part));
+        for (int64_t at; (at = next.load(std::memory_order_relaxed)) + kept < range.end;) {
+          // A quarter of its own at a time, as long as there is much left: taking an index waits
+          // for all that the thread has stored before.
+          const int64_t count = turn == 0 ? std::max<int64_t>(1, (range.end - at) / 4) : 1;
+          const int64_t first = next.fetch_add(count, std::memory_order_relaxed);
+          const int64_t end = std::min(first + count, range.end);
+          for (int64_t index = first; index < end; ++index) fn(index, static_cast<int>(part));
         }
       }
       done(static_cast<int>(part), static_cast<int>(parts));
