@@ -121,7 +121,7 @@ void SpreadInput(const bf16* x, int64_t terms, float* to) {
 // The terms of a group as int8, zeros behind the first `count`; what is not finite makes its scale
 // not finite.
 constexpr size_t kGroupTerms = kInt8GroupWords * 4;
-void QuantizeGroup(const bf16* x, int64_t count, int8_t (&q)[kGroupTerms], Int8Group* group) {
+void QuantizeGroup(const bf16* x, int64_t count, int8_t* q, Int8Group* group) {
   const PanelTag d;
   const PanelTagI32 di;
   const hn::Rebind<int8_t, PanelTagI32> d8;
@@ -160,7 +160,8 @@ void QuantizeGroup(const bf16* x, int64_t count, int8_t (&q)[kGroupTerms], Int8G
 }
 
 // Writes the first `count` terms of a group as the kernels read them, a whole number of words.
-void StoreTerms(const int8_t (&q)[kGroupTerms], size_t count, std::byte* to) {
+constexpr bool kSpreadsTerms = HWY_TARGET == HWY_AVX2;
+void StoreTerms(const int8_t* q, size_t count, std::byte* to) {
 #if HWY_TARGET == HWY_AVX2
   // The bytes of a word as 16-bit integers, in the order 0, 2, 1, 3.
   HWY_ALIGN int16_t spread[kGroupTerms];
@@ -183,8 +184,12 @@ void QuantizeInput(const bf16* x, int64_t terms, std::byte* to, Int8Group* group
   HWY_ALIGN int8_t q[kGroupTerms];
   for (int64_t begin = 0; begin < terms; begin += kTerms, to += group_bytes) {
     const int64_t count = std::min(kTerms, terms - begin);
-    QuantizeGroup(x + begin, count, q, groups++);
-    StoreTerms(q, static_cast<size_t>(count + 3) / 4 * 4, to);
+    if (!kSpreadsTerms && count == kTerms) {  // nearly all: a copy would take most of the time
+      QuantizeGroup(x + begin, count, reinterpret_cast<int8_t*>(to), groups++);
+    } else {
+      QuantizeGroup(x + begin, count, q, groups++);
+      StoreTerms(q, static_cast<size_t>(count + 3) / 4 * 4, to);
+    }
   }
 }
 
