@@ -157,7 +157,7 @@ void ExpectTheFormula(Batch<E>& batch, double tolerance) {
 }
 
 // One token, several, and chunks over several pages; empty and filled caches.
-// The last page of one token is up to half full, or more; alone, or the second of a pair.
+// One token comes with a last page that is up to half full, or more.
 const std::vector<Sequence> kSequences = {{0, 1},  {1, 1},  {40, 1}, {15, 1}, {16, 1}, {47, 1},
                                           {48, 1}, {79, 1}, {96, 1}, {7, 3},  {0, 40}, {37, 45}};
 
@@ -167,6 +167,14 @@ TEST(AttentionDecode, Fp32IsTheFormula) {
     Batch<float> batch(3, head_size, kSequences);
     ExpectTheFormula(batch, 4e-6);
   }
+}
+
+// More heads than are computed side by side, in runs that differ in length.
+TEST(AttentionDecode, RunsOfHeadsAreTheFormula) {
+  Batch<float> fp32(7, 64, kSequences);
+  ExpectTheFormula(fp32, 4e-6);
+  Batch<bf16> rounded(7, 64, kSequences);
+  ExpectTheFormula(rounded, 0x1p-6);
 }
 
 TEST(AttentionDecode, Bf16IsTheFormula) {
@@ -188,7 +196,7 @@ std::vector<float> Values(const std::vector<E>& values) {
 // the same chunk, or on the threads.
 template <class E>
 void ExpectSameBitsAloneAndTogether() {
-  Batch<E> together(2, 64, kSequences), one_by_one(2, 64, kSequences), chunks(2, 64, kSequences);
+  Batch<E> together(7, 64, kSequences), one_by_one(7, 64, kSequences), chunks(7, 64, kSequences);
   together.RunAll();
   const int threads = NumThreads();
   SetNumThreads(1);

@@ -111,15 +111,14 @@ HWY_INLINE void UnitTile(const float* a, size_t a_stride, const float* b, size_t
   }
 }
 
-// Vectors of a row that a tile keeps in registers.
-constexpr size_t UnitTileVectors(size_t rows) {
-  return std::min<size_t>(rows == 1 ? 4 : 2, 16 / kTileLanes * 2);
-}
+// Vectors of a row that a tile keeps in registers. With four a row of 64 elements is read as it
+// lies in memory, by vectors of 512 bits.
+constexpr size_t UnitTileVectors(size_t rows) { return rows == 1 ? 4 : 2; }
 
 template <class Units, size_t kRows, TileC kC, UnitPart kPart>
 HWY_NOINLINE void UnitTiles(const float* a, size_t a_stride, const float* b, size_t b_stride,
                             size_t inner, float* c, size_t c_stride, size_t cols, ptrdiff_t ahead) {
-  constexpr size_t kMost = UnitTileVectors(kRows), kHalf = std::max<size_t>(kMost / 2, 1);
+  constexpr size_t kMost = UnitTileVectors(kRows), kHalf = kMost / 2;
   size_t col = 0;
   for (; col + kMost * kTileLanes <= cols; col += kMost * kTileLanes) {
     UnitTile<Units, kRows, kMost, kC, kPart>(a, a_stride, b + col, b_stride, inner, c + col,
