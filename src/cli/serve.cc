@@ -7,6 +7,7 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "serve/access.h"
+#include "serve/http.h"
 #include "serve/server.h"
 #include "tensor/precision.h"
 
@@ -43,8 +44,8 @@ void Serve(const Options& given) {
   serve.load = [run = given.run, precision] { return LanguageModel::Load(run, precision); };
   serve.catch_signals = true;
   Server server(serve);
-  LogInfo("serving {} on http://{}:{} (Ctrl-C or SIGTERM ends it)", serve.model_name,
-          serve.http.host, server.port());
+  LogInfo("serving {} on http://{} (Ctrl-C or SIGTERM ends it)", serve.model_name,
+          HttpAuthority(serve.http.host, server.port()));
   server.Run();
   LogInfo("ended");
 }

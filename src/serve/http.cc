@@ -1,5 +1,8 @@
 #include "serve/http.h"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
 namespace denseformer {
 namespace {
 
@@ -34,6 +37,15 @@ int HexDigit(char c) {
 }
 
 }  // namespace
+
+std::string HttpDate(std::time_t time) {
+  return fmt::format("{:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(time));
+}
+
+std::string HttpAuthority(std::string_view host, int port) {
+  return host.find(':') == std::string_view::npos ? fmt::format("{}:{}", host, port)
+                                                  : fmt::format("[{}]:{}", host, port);
+}
 
 std::string TargetPath(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {

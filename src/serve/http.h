@@ -4,6 +4,7 @@
 #ifndef DENSEFORMER_SERVE_HTTP_H_
 #define DENSEFORMER_SERVE_HTTP_H_
 
+#include <ctime>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,12 @@ std::string TargetPath(std::string_view target);
 
 // The name of a status: "Not Found".
 const char* HttpStatusName(int status);
+
+// A time as headers write it: "Sun, 06 Nov 1994 08:49:37 GMT".
+std::string HttpDate(std::time_t time);
+
+// Host and port as URLs write them: an IPv6 address in brackets.
+std::string HttpAuthority(std::string_view host, int port);
 
 // Answers one request: by Send, or by StartStream, any number of Write, and End. Where the client
 // is gone, all of them do nothing.

@@ -8,6 +8,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>
 #include <cctype>
+#include <ctime>
 #include <utility>
 
 namespace denseformer {
@@ -275,8 +276,8 @@ void HttpConnection::Dispatch() {
 
 void HttpConnection::SendHead(const HttpResponse& response, std::optional<size_t> length) {
   if (!length && !chunked_) keep_alive_ = false;  // HTTP/1.0: the end of the stream is the end
-  std::string head =
-      fmt::format("HTTP/1.1 {} {}\r\n", response.status, HttpStatusName(response.status));
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", response.status,
+                                 HttpStatusName(response.status), HttpDate(std::time(nullptr)));
   if (!response.content_type.empty()) {
     head += fmt::format("Content-Type: {}\r\n", response.content_type);
   }

@@ -106,6 +106,18 @@ TEST(HttpTargetTest, Path) {
   EXPECT_EQ(TargetPath("*"), "*");
 }
 
+TEST(HttpTextTest, DateAndAuthority) {
+  EXPECT_EQ(HttpDate(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(HttpAuthority("127.0.0.1", 8080), "127.0.0.1:8080");
+  EXPECT_EQ(HttpAuthority("::1", 8080), "[::1]:8080");
+}
+
+TEST_F(HttpServerTest, EveryAnswerHasADate) {
+  for (const char* path : {"/health", "/none"}) {
+    EXPECT_TRUE(server_->Client().Call("GET", path).Header("date").ends_with(" GMT")) << path;
+  }
+}
+
 TEST_F(HttpServerTest, TooLarge) {
   EXPECT_EQ(Raw("GET / HTTP/1.1\r\nX: " + std::string(5000, 'x') + "\r\n\r\n").status, 431);
   EXPECT_EQ(Raw("GET /" + std::string(5000, 'x') + " HTTP/1.1\r\n\r\n").status, 431);
