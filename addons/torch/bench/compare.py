@@ -1,6 +1,6 @@
 """Forward and backward of the averages alone, against the paper's two implementations.
 
-    python3 compare.py [--blocks 12 24 48] [--patterns 1x1 4x1 4x5] [--rows 1024] [--rounds 5] [--json]
+    python3 compare.py [--blocks 12 24 48] [--patterns 1x1 4x1 4x5] [--rows 256] [--rounds 5] [--threads 2] [--json]
 
 The blocks do nothing (x * 1), so that the time is that of the averages. The implementations run in
 turn in one process; the table shows ratios of medians and of minima to the faster of the paper's.
@@ -72,21 +72,22 @@ def compare(options):
             for what, backward in [("forward", False), ("forward+backward", True)]:
                 times = timed(modules, blocks, x, options.rounds, backward)
                 best = min(("naive loop", "accumulators"), key=lambda name: median(times[name]))
-                row = {"blocks": blocks, "pattern": pattern, "what": what, "paper": best}
-                for name in times:
-                    row[name] = median(times[name])
-                row["median ratio"] = median(times["denseformer"]) / median(times[best])
-                row["min ratio"] = min(times["denseformer"]) / min(times[best])
+                row = {"name": f"{blocks} {pattern} {what}", "paper": best}
+                row["ratio_of_medians"] = median(times["denseformer"]) / median(times[best])
+                row["ratio_of_minima"] = min(times["denseformer"]) / min(times[best])
+                row["median_seconds"] = {name: median(times[name]) for name in times}
                 results.append(row)
                 if not options.json:
                     print(
                         f"{blocks:3} {pattern:5} {what:17} "
-                        + " ".join(f"{name} {1e3 * row[name]:8.1f} ms " for name in times)
-                        + f"ratio {row['median ratio']:.3f} (min {row['min ratio']:.3f})",
+                        + " ".join(f"{name} {1e3 * t:8.1f} ms " for name, t in row["median_seconds"].items())
+                        + f"ratio {row['ratio_of_medians']:.3f} (min {row['ratio_of_minima']:.3f})",
                         flush=True,
                     )
     if options.json:
-        print(json.dumps(results, indent=2))
+        settings = {key: value for key, value in vars(options).items() if key in ("rows", "width", "rounds", "dtype")}
+        settings |= {"torch": torch.__version__, "threads": torch.get_num_threads()}
+        print(json.dumps({"settings": settings, "rows": results}, indent=2))
 
 
 def peak(options, name):
@@ -120,14 +121,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--blocks", type=int, nargs="+", default=[12, 24, 48])
     parser.add_argument("--patterns", nargs="+", default=["1x1", "4x1", "4x5"])
-    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--threads", type=int, help="of PyTorch and the kernels; default: PyTorch's")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--peak", choices=list(IMPLEMENTATIONS), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
     if options.peak:
         peak(options, options.peak)
     elif options.memory:

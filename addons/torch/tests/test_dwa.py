@@ -3,6 +3,8 @@
 import copy
 import os
 import sys
+import threading
+import time
 import unittest
 
 import torch
@@ -254,6 +256,34 @@ class PaperTest(unittest.TestCase):
                     torch.testing.assert_close(
                         got[2][name], want[2][name], rtol=1e-4, atol=1e-5 * scale
                     )
+
+
+def cpu_seconds_of_other_threads():
+    ticks = 0
+    for thread in os.listdir("/proc/self/task"):
+        if int(thread) != threading.get_native_id():
+            with open(f"/proc/self/task/{thread}/stat") as stat:
+                ticks += sum(int(field) for field in stat.read().rpartition(")")[2].split()[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+@unittest.skipUnless(denseformer.has_kernels, "plain operations")
+@unittest.skipUnless(len(os.sched_getaffinity(0)) > 1, "one core")
+class ThreadsTest(unittest.TestCase):
+    def test_the_operator_uses_those_of_pytorch(self):
+        before = torch.get_num_threads()
+        torch.set_num_threads(2)
+        try:
+            sources = [torch.randn(1024, 768) for _ in range(8)]
+            weights = torch.randn(8)
+            dwa(sources, weights)
+            time.sleep(0.5)  # threads that wait for work spin for a while, then sleep
+            others, begin = cpu_seconds_of_other_threads(), time.thread_time()
+            while time.thread_time() - begin < 0.5:
+                dwa(sources, weights)
+            self.assertGreater(cpu_seconds_of_other_threads() - others, 0.05)
+        finally:
+            torch.set_num_threads(before)
 
 
 if __name__ == "__main__":
