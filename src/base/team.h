@@ -42,8 +42,12 @@ void CountRegion();
 // Calls fn(index, part) for every index in [0, n): each thread takes its own contiguous range in
 // order, then what other threads have left, but not their last one, which they are about to take.
 // Only for results that do not depend on which thread does what. `done(part)` ends each part.
+//
+// Taking an index waits for all that the thread has stored before, so it takes up to `most` of its
+// own at once, as long as there is much left. What it has taken no other thread can do: 1 where
+// some indices may be much more work than others.
 template <class F, class Done>
-void ParallelForShared(int64_t n, int64_t grain, F&& fn, Done&& done) {
+void ParallelForShared(int64_t n, int64_t grain, int64_t most, F&& fn, Done&& done) {
   constexpr int64_t kMostParts = 64;
   struct alignas(64) Range {
     int64_t next, end;
@@ -63,9 +67,7 @@ void ParallelForShared(int64_t n, int64_t grain, F&& fn, Done&& done) {
         const int64_t kept = turn == 0 ? 0 : 1;
         const std::atomic_ref<int64_t> next(range.next);
         for (int64_t at; (at = next.load(std::memory_order_relaxed)) + kept < range.end;) {
-          // A quarter of its own at a time, as long as there is much left: taking an index waits
-          // for all that the thread has stored before.
-          const int64_t count = turn == 0 ? std::max<int64_t>(1, (range.end - at) / 4) : 1;
+          const int64_t count = turn == 0 ? std::clamp<int64_t>((range.end - at) / 4, 1, most) : 1;
           const int64_t first = next.fetch_add(count, std::memory_order_relaxed);
           const int64_t end = std::min(first + count, range.end);
           for (int64_t index = first; index < end; ++index) fn(index, static_cast<int>(part));

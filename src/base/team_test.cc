@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error_testing.h"
@@ -107,13 +109,13 @@ TEST_F(TeamTest, ErrorsPassAndLeaveTheThreadsUsable) {
 TEST_F(TeamTest, SharedRangesCoverEverythingOnce) {
   for (int threads : {1, 2, 5}) {
     SetNumThreads(threads);
-    for (int64_t grain : {1, 3}) {
+    for (const auto& [grain, most] : {std::pair(1, 1), {1, 100}, {3, 1}, {3, 4}}) {
       for (int64_t n : {0, 1, 2, 7, 100}) {
         std::vector<std::atomic<int>> visits(n);
         std::atomic<int> ended{0};
         const auto run = [&] {
           ParallelForShared(
-              n, grain,
+              n, grain, most,
               [&](int64_t i, int part) {
                 if (part == 0 && i % 16 == 0) std::this_thread::yield();  // others take from it
                 ++visits[i];
@@ -130,6 +132,26 @@ TEST_F(TeamTest, SharedRangesCoverEverythingOnce) {
       }
     }
   }
+}
+
+// Of ten indices each, the thread of the first has taken that one, and its last one is left to it.
+TEST_F(TeamTest, OthersDoWhatASlowThreadHasNotTaken) {
+  SetNumThreads(2);
+  std::atomic<int> ended{0};
+  ParallelForShared(
+      20, /*grain=*/1, /*most=*/1,
+      [&](int64_t i, int) {
+        const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (i == 0 && ended < 18 && std::chrono::steady_clock::now() < latest) {
+          std::this_thread::yield();
+        }
+        if (i == 0) {
+          EXPECT_EQ(ended, 18);
+        }
+        ++ended;
+      },
+      [](int, int) {});
+  EXPECT_EQ(ended, 20);
 }
 
 }  // namespace

@@ -27,29 +27,20 @@ namespace denseformer {
 namespace HWY_NAMESPACE {
 namespace {
 
-// One head of several new tokens. A head reads the keys of its pages, then their values.
+// One head of several new tokens. It reads the keys of its pages, then their values.
 template <class E>
 struct TokenGroup {
-  const DecodeHeads<E>& heads;
-  size_t h;
+  const DecodeHeads<E>& head;
   size_t stride;  // of scores
   E* queries;
   float* scores;
   float* sums;
 
-  // Bytes from a piece to the one that is fetched meanwhile, of the same kind; 0, which costs
+  // Bytes from the keys or values of a page to those that are fetched meanwhile; 0, which costs
   // nothing, behind the last.
-  template <class Piece>
-  ptrdiff_t Ahead(size_t page, Piece&& piece) const {
-    if (page + kAhead >= heads.page_count()) return 0;
-    return reinterpret_cast<const char*>(piece(page + kAhead, h)) -
-           reinterpret_cast<const char*>(piece(page, h));
-  }
-  ptrdiff_t AheadOfKeys(size_t page) const {
-    return Ahead(page, [&](size_t p, size_t head) { return heads.Keys(p, head); });
-  }
-  ptrdiff_t AheadOfValues(size_t page) const {
-    return Ahead(page, [&](size_t p, size_t head) { return heads.Values(p, head); });
+  ptrdiff_t Ahead(size_t page) const {
+    if (page + kAhead >= head.page_count()) return 0;
+    return head.pages[page + kAhead] - head.pages[page];
   }
 };
 
@@ -57,13 +48,13 @@ struct TokenGroup {
 template <size_t kRows, class E>
 void AddValues(const TokenGroup<E>& g, const float* p, size_t begin, size_t end, float* sums) {
   constexpr size_t kUnits = kPage / kTerms<E>;  // of a page
-  const size_t padded = PaddedHead(g.heads.head_size);
+  const size_t padded = PaddedHead(g.head.head_size);
   while (begin < end) {
     const size_t page = begin / kUnits, at = begin % kUnits;
     const size_t n = std::min(end - begin, kUnits - at);
     MultiplyUnits<E, kRows, TileC::kAdd>(p + begin, g.stride,
-                                         Units(g.heads.Values(page, g.h)) + at * padded, padded, n,
-                                         sums, padded, padded, g.AheadOfValues(page));
+                                         Units(g.head.Values(page, 0)) + at * padded, padded, n,
+                                         sums, padded, padded, g.Ahead(page));
     begin += n;
   }
 }
@@ -72,35 +63,34 @@ void AddValues(const TokenGroup<E>& g, const float* p, size_t begin, size_t end,
 // behind the last of them in its unit is no part of the sum.
 template <class E>
 void AddLastValues(const TokenGroup<E>& g, const float* p, size_t begin, size_t seen, float* sums) {
-  const size_t end = seen / kTerms<E>, padded = PaddedHead(g.heads.head_size);
+  const size_t end = seen / kTerms<E>, padded = PaddedHead(g.head.head_size);
   AddValues<1>(g, p, begin, end, sums);
   if (seen % kTerms<E> == 0) return;
   constexpr size_t kUnits = kPage / kTerms<E>;
   MultiplyUnits<E, 1, TileC::kAdd, UnitPart::kFirstOfPair>(
-      p + end, 0, Units(g.heads.Values(end / kUnits, g.h)) + end % kUnits * padded, padded, 1, sums,
+      p + end, 0, Units(g.head.Values(end / kUnits, 0)) + end % kUnits * padded, padded, 1, sums,
       padded, padded, /*ahead=*/0);
 }
 
 // New tokens [first, first + rows) of one head.
 template <class E>
 void Group(const TokenGroup<E>& g, size_t first, size_t rows) {
-  const DecodeHeads<E>& heads = g.heads;
-  const size_t size = heads.head_size, padded = PaddedHead(size), units = size / kTerms<E>;
+  const DecodeHeads<E>& head = g.head;
+  const size_t size = head.head_size, padded = PaddedHead(size), units = size / kTerms<E>;
   for (size_t r = 0; r < rows; ++r) {
-    RotateQueries(heads, first + r, g.h, 1, g.queries + r * size);
+    RotateQueries(head, first + r, g.queries + r * size);
   }
   std::fill_n(g.queries + rows * size, (kTileRows - rows) * size, E(0.0f));
-  const size_t common = heads.start + first + 1;  // positions that every token of the group sees
+  const size_t common = head.start + first + 1;  // positions that every token of the group sees
   const size_t seen = common + rows - 1;
   for (size_t page = 0; page * kPage < seen; ++page) {
-    MultiplyUnits<E, kTileRows, TileC::kSet>(Units(g.queries), units, Units(heads.Keys(page, g.h)),
-                                             kPage, units, g.scores + page * kPage, g.stride,
-                                             std::min(RoundUp(seen - page * kPage, 16), kPage),
-                                             g.AheadOfKeys(page));
+    MultiplyUnits<E, kTileRows, TileC::kSet>(
+        Units(g.queries), units, Units(head.Keys(page, 0)), kPage, units, g.scores + page * kPage,
+        g.stride, std::min(RoundUp(seen - page * kPage, 16), kPage), g.Ahead(page));
   }
   float total[kTileRows];
   for (size_t r = 0; r < rows; ++r) {
-    total[r] = Probabilities(heads, common + r, g.scores + r * g.stride);
+    total[r] = Probabilities(head, common + r, g.scores + r * g.stride);
   }
   const size_t common_units = common / kTerms<E>;
   for (size_t r = rows; r < kTileRows; ++r) {
@@ -112,31 +102,28 @@ void Group(const TokenGroup<E>& g, size_t first, size_t rows) {
     AddLastValues(g, g.scores + r * g.stride, common_units, common + r, g.sums + r * padded);
   }
   for (size_t r = 0; r < rows; ++r) {
-    StoreResult(g.sums + r * padded, size, total[r],
-                heads.out + (first + r) * heads.width + g.h * size);
+    StoreResult(g.sums + r * padded, size, total[r], head.out + (first + r) * head.width);
   }
 }
 
 template <class E>
-void SeveralTokens(const DecodeHeads<E>& heads) {
-  const size_t size = heads.head_size, padded = PaddedHead(size);
-  const size_t stride = RoundUp(heads.start + heads.count, kPage) + 16;
+void SeveralTokens(const DecodeHeads<E>& head) {
+  const size_t size = head.head_size, padded = PaddedHead(size);
+  const size_t stride = RoundUp(head.start + head.count, kPage) + 16;
   E *rotated, *queries;
   float *scores, *sums;
   const auto place = [&](ScratchPlan plan) {
-    rotated = plan.Take<E>(heads.run * size);
+    rotated = plan.Take<E>(size);
     queries = plan.Take<E>(kTileRows * size);
     scores = plan.Take<float>(kTileRows * stride);
     sums = plan.Take<float>(kTileRows * padded);
     return plan.used();
   };
   place(ScratchPlan(ThreadScratch(place(ScratchPlan()))));
-  StoreNew(heads, rotated);
-  for (size_t h = 0; h < heads.run; ++h) {
-    for (size_t first = 0; first < heads.count; first += kTileRows) {
-      Group(TokenGroup<E>{heads, h, stride, queries, scores, sums}, first,
-            std::min(kTileRows, heads.count - first));
-    }
+  StoreNew(head, rotated);
+  for (size_t first = 0; first < head.count; first += kTileRows) {
+    Group(TokenGroup<E>{head, stride, queries, scores, sums}, first,
+          std::min(kTileRows, head.count - first));
   }
 }
 
@@ -189,9 +176,12 @@ void Run(const DecodeAttention& a) {
   const int64_t count = static_cast<int64_t>(a.queries.size());
   // The heads of a sequence in a row are neighbors in its pages, which spares address translations.
   // Where sequences share pages, each head visits all of them, so that they find it in cache.
+  // Heads of several new tokens are much work each, and reading is not what limits them.
   const bool by_head = SharesPages(a.queries);
-  const int64_t run =
-      by_head ? 1 : std::clamp(a.heads * count / (kLeastRuns * NumThreads()), int64_t{1}, kMostRun);
+  const bool several =
+      std::ranges::any_of(a.queries, [](const DecodeQuery& query) { return query.count > 1; });
+  const int64_t most = by_head || several ? 1 : kMostRun;
+  const int64_t run = std::clamp<int64_t>(a.heads * count / (kLeastRuns * NumThreads()), 1, most);
   const int64_t runs = (a.heads + run - 1) / run;
   const auto heads = [&](int64_t n, const DecodeHeads<E>* next) {
     const DecodeQuery& query = a.queries[static_cast<size_t>(by_head ? n % count : n / runs)];
@@ -212,7 +202,7 @@ void Run(const DecodeAttention& a) {
                           .next = next};
   };
   ParallelForShared(
-      runs * count, /*grain=*/1,
+      runs * count, /*grain=*/1, /*most=*/1,
       [&](int64_t n, int) {
         if (n + 1 == runs * count) return RunHeads(heads(n, nullptr));
         const DecodeHeads<E> next = heads(n + 1, nullptr);

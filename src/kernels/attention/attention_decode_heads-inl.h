@@ -23,7 +23,10 @@ constexpr size_t PaddedHead(size_t head_size) { return (head_size + 15) / 16 * 1
 template <class E>
 constexpr size_t kTerms = sizeof(float) / sizeof(E);
 
-// Heads [head, head + run) of one sequence, neighbors in memory.
+// While the keys or values of a head in a page are read, those so many places later are fetched.
+constexpr size_t kAhead = 1;
+
+// Heads [head, head + run) of one sequence, neighbors in memory; one head of several new tokens.
 template <class E>
 struct DecodeHeads {
   const E* q;  // of the first new token; k and v are `width` and 2 * `width` elements later
@@ -112,8 +115,7 @@ inline void StoreValues(const bf16* from, size_t size, size_t at, size_t padded,
   for (; i < size; ++i) to[i * 2 + at % 2] = from[i];
 }
 
-// Stores keys and values of the new tokens. `rotated` is memory for one element of each head and
-// position in it.
+// Stores keys and values of the new tokens. `rotated` is memory for `run` heads.
 template <class E>
 void StoreNew(const DecodeHeads<E>& heads, E* rotated) {
   const size_t size = heads.head_size, padded = PaddedHead(size);
@@ -137,13 +139,12 @@ void StoreNew(const DecodeHeads<E>& heads, E* rotated) {
 template <class E>
 constexpr bool kScaleScores = std::is_same_v<E, bf16>;
 
-// Queries of new token n of the heads [h, h + count).
+// Queries of new token n.
 template <class E>
-void RotateQueries(const DecodeHeads<E>& heads, size_t n, size_t h, size_t count, E* queries) {
+void RotateQueries(const DecodeHeads<E>& heads, size_t n, E* queries) {
   const size_t size = heads.head_size;
-  RotateHeads(heads.rotary + n * size, static_cast<int64_t>(size), static_cast<int64_t>(count),
-              1.0f, kScaleScores<E> ? 1.0f : heads.Scale(),
-              heads.q + n * 3 * heads.width + h * size, queries);
+  RotateHeads(heads.rotary + n * size, static_cast<int64_t>(size), static_cast<int64_t>(heads.run),
+              1.0f, kScaleScores<E> ? 1.0f : heads.Scale(), heads.q + n * 3 * heads.width, queries);
 }
 
 inline void ScaleRow(float* row, size_t count, float scale) {

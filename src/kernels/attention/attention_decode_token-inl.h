@@ -23,9 +23,6 @@ namespace denseformer {
 namespace HWY_NAMESPACE {
 namespace {
 
-// While a piece is read, the one so many places later is fetched.
-constexpr size_t kAhead = 1;
-
 // The pieces of a run in the order in which they are read, then those of the next run.
 template <class E>
 class PieceOrder {
@@ -118,7 +115,7 @@ HWY_INLINE void ScorePieces(const KeyPiece* pieces, size_t units) {
 }
 
 // scores [run, stride] of whole pages: what stands behind the last token is of no use. To read only
-// the half of a last page that is in use is no faster, and made the GEMMs after it slower.
+// the half of a last page that is in use made most steps slower (docs/performance.md).
 template <class E>
 void ScorePages(const DecodeHeads<E>& run, const E* queries, float* scores, size_t stride,
                 PieceOrder<E>& ahead) {
@@ -176,7 +173,7 @@ void OneToken(const DecodeHeads<E>& run) {
   };
   place(ScratchPlan(ThreadScratch(place(ScratchPlan()))));
   StoreNew(run, rotated);
-  RotateQueries(run, 0, 0, run.run, queries);
+  RotateQueries(run, 0, queries);
   PieceOrder<E> ahead(run);
   ahead.Skip(kAhead);
   ScorePages(run, queries, scores, stride, ahead);

@@ -186,7 +186,7 @@ class AmxFrozenWeight : public FrozenWeight {
     const Target target = MakeTarget(epilogue, y, out_);
     const int64_t grain = std::max<int64_t>(1, kGrainBytes / (2 * tiles() * kTile * 2));
     ParallelForShared(
-        pairs(), grain,
+        pairs(), grain, /*most=*/pairs(),
         [&](int64_t pair, int) { MultiplyPair(rows, packed_, tiles(), pair, target); },
         [&](int part, int parts) {
           amx::EndTiles();

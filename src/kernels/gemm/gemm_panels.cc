@@ -293,7 +293,7 @@ class PanelWeight : public FrozenWeight {
     const int64_t chunks = DivUp(rows, chunk), count = panels();
     const int64_t grain = std::max<int64_t>(1, kGrainBytes / (panel_bytes() * rows));
     ParallelForShared(
-        chunks * count, grain,
+        chunks * count, grain, /*most=*/count,
         [&](int64_t item, int) {
           const int64_t first = item / count * chunk;
           Panel(input, first, std::min(chunk, rows - first), item % count, epilogue, y);
