@@ -134,7 +134,8 @@ TEST_F(TeamTest, SharedRangesCoverEverythingOnce) {
   }
 }
 
-// Of ten indices each, the thread of the first has taken that one, and its last one is left to it.
+// The thread of the first of twenty indices has taken it alone, and the last of its ten is left to
+// it; all others are done meanwhile. (It may be the other thread, where this one comes late.)
 TEST_F(TeamTest, OthersDoWhatASlowThreadHasNotTaken) {
   SetNumThreads(2);
   std::atomic<int> ended{0};
@@ -146,7 +147,7 @@ TEST_F(TeamTest, OthersDoWhatASlowThreadHasNotTaken) {
           std::this_thread::yield();
         }
         if (i == 0) {
-          EXPECT_EQ(ended, 18);
+          EXPECT_GE(ended, 18);
         }
         ++ended;
       },
