@@ -109,7 +109,8 @@ TEST_F(TeamTest, ErrorsPassAndLeaveTheThreadsUsable) {
 TEST_F(TeamTest, SharedRangesCoverEverythingOnce) {
   for (int threads : {1, 2, 5}) {
     SetNumThreads(threads);
-    for (const auto& [grain, most] : {std::pair(1, 1), {1, 100}, {3, 1}, {3, 4}}) {
+    for (const auto& sizes : {std::pair(1, 1), {1, 100}, {3, 1}, {3, 4}}) {
+      const int64_t grain = sizes.first, most = sizes.second;
       for (int64_t n : {0, 1, 2, 7, 100}) {
         std::vector<std::atomic<int>> visits(n);
         std::atomic<int> ended{0};
