@@ -120,7 +120,11 @@ void SeveralTokens(const DecodeHeads<E>& head) {
     return plan.used();
   };
   place(ScratchPlan(ThreadScratch(place(ScratchPlan()))));
-  StoreNew(head, rotated);
+  for (size_t n = 0; n < head.count; ++n) {
+    RotateKeys(head, n, rotated);
+    StoreKey(head, n, 0, rotated);
+    StoreValue(head, n, 0);
+  }
   for (size_t first = 0; first < head.count; first += kTileRows) {
     Group(TokenGroup<E>{head, stride, queries, scores, sums}, first,
           std::min(kTileRows, head.count - first));
@@ -157,7 +161,7 @@ void RunHeads(const DecodeHeads<float>& heads) { DF_DYNAMIC_DISPATCH(DecodeHeads
 void RunHeads(const DecodeHeads<bf16>& heads) { DF_DYNAMIC_DISPATCH(DecodeHeadsBF16)(heads); }
 
 // Heads of a run at most: pieces of memory that follow each other in a page.
-constexpr int64_t kMostRun = 6;
+constexpr int64_t kMostRun = 12;
 // Runs for each thread at least, as long as there are heads, so that no thread waits long for the
 // last one.
 constexpr int64_t kLeastRuns = 2;

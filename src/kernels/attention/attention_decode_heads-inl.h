@@ -115,23 +115,30 @@ inline void StoreValues(const bf16* from, size_t size, size_t at, size_t padded,
   for (; i < size; ++i) to[i * 2 + at % 2] = from[i];
 }
 
-// Stores keys and values of the new tokens. `rotated` is memory for `run` heads.
+// Keys of new token n, rotated, of all heads of the run; `rotated` is memory for them.
 template <class E>
-void StoreNew(const DecodeHeads<E>& heads, E* rotated) {
-  const size_t size = heads.head_size, padded = PaddedHead(size);
-  for (size_t n = 0; n < heads.count; ++n) {
-    const size_t position = heads.start + n, page = position / kPage, at = position % kPage;
-    const E* const k = heads.q + n * 3 * heads.width + heads.width;
-    RotateHeads(heads.rotary + n * size, static_cast<int64_t>(size),
-                static_cast<int64_t>(heads.run), 1.0f, 1.0f, k, rotated);
-    for (size_t h = 0; h < heads.run; ++h) {
-      E* const keys = heads.Keys(page, h) + at * kTerms<E>;
-      for (size_t i = 0; i < size; i += kTerms<E>) {
-        std::memcpy(keys + i * kPage, rotated + h * size + i, sizeof(float));
-      }
-      StoreValues(k + heads.width + h * size, size, at, padded, heads.Values(page, h));
-    }
+void RotateKeys(const DecodeHeads<E>& heads, size_t n, E* rotated) {
+  const size_t size = heads.head_size;
+  RotateHeads(heads.rotary + n * size, static_cast<int64_t>(size), static_cast<int64_t>(heads.run),
+              1.0f, 1.0f, heads.q + n * 3 * heads.width + heads.width, rotated);
+}
+
+// Stores the key of new token n, of head `head + h`, into its page.
+template <class E>
+void StoreKey(const DecodeHeads<E>& heads, size_t n, size_t h, const E* rotated) {
+  const size_t position = heads.start + n;
+  E* const keys = heads.Keys(position / kPage, h) + position % kPage * kTerms<E>;
+  for (size_t i = 0; i < heads.head_size; i += kTerms<E>) {
+    std::memcpy(keys + i * kPage, rotated + h * heads.head_size + i, sizeof(float));
   }
+}
+
+// The same for its value.
+template <class E>
+void StoreValue(const DecodeHeads<E>& heads, size_t n, size_t h) {
+  const size_t position = heads.start + n, size = heads.head_size;
+  const E* const v = heads.q + n * 3 * heads.width + 2 * heads.width + h * size;
+  StoreValues(v, size, position % kPage, PaddedHead(size), heads.Values(position / kPage, h));
 }
 
 // Where 1 / sqrt(head_size) goes: an fp32 query is multiplied before the products. A bf16 query is

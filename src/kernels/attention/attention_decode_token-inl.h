@@ -75,64 +75,37 @@ class PieceOrder {
   bool values_;
 };
 
-// A query times the keys of a page.
-struct KeyPiece {
-  const float* query;
-  const float* keys;
-  float* scores;
-  ptrdiff_t ahead;
-};
+// A key or value is stored so many heads before it is read: a load that spans a store waits until
+// that has reached the cache.
+constexpr size_t kStoreAhead = 1;
 
-// Pieces that are summed side by side: one has too few vectors to hide the latency of additions.
-constexpr size_t kMostPieces = std::max<size_t>(1, 4 * kTileLanes / kPage);
-
-// The same sums as MultiplyUnits.
-template <class E, size_t kPieces>
-HWY_INLINE void ScorePieces(const KeyPiece* pieces, size_t units) {
-  const TileTag d;
-  constexpr size_t kVectors = kPage / kTileLanes;
-  WithUnits<E>([&]<class U>(U) HWY_ATTR {
-    TileVec sum[kPieces][kVectors];
-    for (auto& of_piece : sum) {
-      for (TileVec& s : of_piece) s = hn::Zero(d);
-    }
-    for (size_t k = 0; k < units; ++k) {
-      for (size_t p = 0; p < kPieces; ++p) {
-        const TileVec factor = hn::Set(d, LoadUnit(pieces[p].query + k));
-        for (size_t v = 0; v < kVectors; ++v) {
-          const float* const from = pieces[p].keys + k * kPage + v * kTileLanes;
-          FetchAhead(from, pieces[p].ahead);
-          sum[p][v] = U::MulAdd(factor, hn::LoadU(d, from), sum[p][v]);
-        }
-      }
-    }
-    for (size_t p = 0; p < kPieces; ++p) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        hn::StoreU(sum[p][v], d, pieces[p].scores + v * kTileLanes);
-      }
-    }
-  });
+// Calls store(h) for every head of the run, each kStoreAhead heads before read(h).
+template <class Store, class Read>
+HWY_INLINE void StoreAndRead(size_t heads, Store&& store, Read&& read) {
+  for (size_t h = 0; h < std::min(kStoreAhead, heads); ++h) store(h);
+  for (size_t h = 0; h < heads; ++h) {
+    if (h + kStoreAhead < heads) store(h + kStoreAhead);
+    read(h);
+  }
 }
 
 // scores [run, stride] of whole pages: what stands behind the last token is of no use. To read only
 // the half of a last page that is in use made most steps slower (docs/performance.md).
 template <class E>
-void ScorePages(const DecodeHeads<E>& run, const E* queries, float* scores, size_t stride,
-                PieceOrder<E>& ahead) {
-  const size_t size = run.head_size, units = size / kTerms<E>;
-  KeyPiece pieces[kMostPieces];
-  size_t count = 0;
-  for (size_t page = 0; page < run.page_count(); ++page) {
-    for (size_t h = 0; h < run.run; ++h) {
-      const E* const keys = run.Keys(page, h);
-      pieces[count++] = {Units(queries + h * size), Units(keys), scores + h * stride + page * kPage,
-                         ahead.DistanceFrom(keys)};
-      if (count < kMostPieces) continue;
-      ScorePieces<E, kMostPieces>(pieces, units);
-      count = 0;
-    }
+void ScorePages(const DecodeHeads<E>& run, const E* queries, const E* new_keys, float* scores,
+                size_t stride, PieceOrder<E>& ahead) {
+  const size_t size = run.head_size, units = size / kTerms<E>, last = run.page_count() - 1;
+  const auto score = [&](size_t page, size_t h) HWY_ATTR {
+    const E* const keys = run.Keys(page, h);
+    MultiplyUnits<E, 1, TileC::kSet>(Units(queries + h * size), 0, Units(keys), kPage, units,
+                                     scores + h * stride + page * kPage, 0, kPage,
+                                     ahead.DistanceFrom(keys));
+  };
+  for (size_t page = 0; page < last; ++page) {
+    for (size_t h = 0; h < run.run; ++h) score(page, h);
   }
-  for (size_t p = 0; p < count; ++p) ScorePieces<E, 1>(pieces + p, units);
+  StoreAndRead(
+      run.run, [&](size_t h) { StoreKey(run, 0, h, new_keys); }, [&](size_t h) { score(last, h); });
 }
 
 // sums [run, padded] = p V. What stands behind the last token in its unit is no part of the sum.
@@ -140,31 +113,35 @@ template <class E>
 void AddPages(const DecodeHeads<E>& run, const float* p, size_t stride, float* sums,
               PieceOrder<E>& ahead) {
   const size_t padded = PaddedHead(run.head_size), seen = run.start + 1;
+  const size_t last = run.page_count() - 1;
   std::fill_n(sums, run.run * padded, 0.0f);
-  for (size_t page = 0; page < run.page_count(); ++page) {
+  const auto add = [&](size_t page, size_t h) HWY_ATTR {
     const size_t count = std::min(kPage, seen - page * kPage), whole = count / kTerms<E>;
-    for (size_t h = 0; h < run.run; ++h) {
-      const E* const values = run.Values(page, h);
-      const float* const factors = p + h * stride + page * (kPage / kTerms<E>);
-      float* const sum = sums + h * padded;
-      MultiplyUnits<E, 1, TileC::kAdd>(factors, 0, Units(values), padded, whole, sum, padded,
-                                       padded, ahead.DistanceFrom(values));
-      if (count % kTerms<E> == 0) continue;
-      MultiplyUnits<E, 1, TileC::kAdd, UnitPart::kFirstOfPair>(
-          factors + whole, 0, Units(values) + whole * padded, padded, 1, sum, padded, padded,
-          /*ahead=*/0);
-    }
+    const E* const values = run.Values(page, h);
+    const float* const factors = p + h * stride + page * (kPage / kTerms<E>);
+    float* const sum = sums + h * padded;
+    MultiplyUnits<E, 1, TileC::kAdd>(factors, 0, Units(values), padded, whole, sum, padded, padded,
+                                     ahead.DistanceFrom(values));
+    if (count % kTerms<E> == 0) return;
+    MultiplyUnits<E, 1, TileC::kAdd, UnitPart::kFirstOfPair>(
+        factors + whole, 0, Units(values) + whole * padded, padded, 1, sum, padded, padded,
+        /*ahead=*/0);
+  };
+  for (size_t page = 0; page < last; ++page) {
+    for (size_t h = 0; h < run.run; ++h) add(page, h);
   }
+  StoreAndRead(
+      run.run, [&](size_t h) HWY_ATTR { StoreValue(run, 0, h); }, [&](size_t h) { add(last, h); });
 }
 
 template <class E>
 void OneToken(const DecodeHeads<E>& run) {
   const size_t size = run.head_size, padded = PaddedHead(size), seen = run.start + 1;
   const size_t stride = RoundUp(seen, kPage) + 16;
-  E *rotated, *queries;
+  E *keys, *queries;
   float *scores, *totals, *sums;
   const auto place = [&](ScratchPlan plan) {
-    rotated = plan.Take<E>(run.run * size);
+    keys = plan.Take<E>(run.run * size);
     queries = plan.Take<E>(run.run * size);
     scores = plan.Take<float>(run.run * stride);
     totals = plan.Take<float>(run.run);
@@ -172,11 +149,11 @@ void OneToken(const DecodeHeads<E>& run) {
     return plan.used();
   };
   place(ScratchPlan(ThreadScratch(place(ScratchPlan()))));
-  StoreNew(run, rotated);
+  RotateKeys(run, 0, keys);
   RotateQueries(run, 0, queries);
   PieceOrder<E> ahead(run);
   ahead.Skip(kAhead);
-  ScorePages(run, queries, scores, stride, ahead);
+  ScorePages(run, queries, keys, scores, stride, ahead);
   for (size_t h = 0; h < run.run; ++h) totals[h] = Probabilities(run, seen, scores + h * stride);
   AddPages(run, scores, stride, sums, ahead);
   for (size_t h = 0; h < run.run; ++h) {
