@@ -39,9 +39,16 @@ bool RunOnTeam(int tasks, TaskFunction run, void* context);
 void CountRegion();
 }  // namespace team_internal
 
-// Calls fn(index, part) for every index in [0, n): each thread takes its own contiguous range in
-// order, then what other threads have left, but not their last one, which they are about to take.
-// Only for results that do not depend on which thread does what. `done(part)` ends each part.
+// A part of shared work: number `part` of `parts`, with indices [begin, end) of its own.
+struct SharedPart {
+  int part, parts;
+  int64_t begin, end;
+};
+
+// Calls fn(begin, end, part) on ranges that cover [0, n): each thread takes ranges of its own part
+// in order, then indices that other threads have left, one by one, but not their last one, which
+// they are about to take. Only for results that do not depend on which thread does what.
+// `done(part)` ends each part.
 //
 // Taking an index waits for all that the thread has stored before, so it takes up to `most` of its
 // own at once, as long as there is much left. What it has taken no other thread can do: 1 where
@@ -56,24 +63,22 @@ void ParallelForShared(int64_t n, int64_t grain, int64_t most, F&& fn, Done&& do
   std::array<Range, kMostParts> ranges;
   const int64_t parts = std::min<int64_t>(
       {NumThreads(), kMostParts, std::max<int64_t>(1, n / std::max<int64_t>(1, grain))});
-  for (int64_t p = 0; p < parts; ++p) {
-    ranges[p].next = n * p / parts;
-    ranges[p].end = n * (p + 1) / parts;
-  }
-  ParallelFor(parts, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t part = begin; part < end; ++part) {
+  for (int64_t p = 0; p < parts; ++p) ranges[p] = {n * p / parts, n * (p + 1) / parts};
+  ParallelFor(parts, 1, [&](int64_t first_part, int64_t last_part, int) {
+    for (int64_t p = first_part; p < last_part; ++p) {
+      const SharedPart part{static_cast<int>(p), static_cast<int>(parts), n * p / parts,
+                            n * (p + 1) / parts};
       for (int64_t turn = 0; turn < parts; ++turn) {
-        Range& range = ranges[(part + turn) % parts];
+        Range& range = ranges[(p + turn) % parts];
         const int64_t kept = turn == 0 ? 0 : 1;
         const std::atomic_ref<int64_t> next(range.next);
         for (int64_t at; (at = next.load(std::memory_order_relaxed)) + kept < range.end;) {
-          const int64_t count = turn == 0 ? std::clamp<int64_t>((range.end - at) / 4, 1, most) : 1;
+          const int64_t count = turn == 0 ? std::clamp<int64_t>((range.end - at) / 2, 1, most) : 1;
           const int64_t first = next.fetch_add(count, std::memory_order_relaxed);
-          const int64_t end = std::min(first + count, range.end);
-          for (int64_t index = first; index < end; ++index) fn(index, static_cast<int>(part));
+          if (first < range.end) fn(first, std::min(first + count, range.end), part);
         }
       }
-      done(static_cast<int>(part), static_cast<int>(parts));
+      done(part);
     }
   });
 }

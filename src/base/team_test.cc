@@ -114,20 +114,27 @@ TEST_F(TeamTest, SharedRangesCoverEverythingOnce) {
       for (int64_t n : {0, 1, 2, 7, 100}) {
         std::vector<std::atomic<int>> visits(n);
         std::atomic<int> ended{0};
+        std::atomic<int64_t> own{0};
         const auto run = [&] {
           ParallelForShared(
               n, grain, most,
-              [&](int64_t i, int part) {
-                if (part == 0 && i % 16 == 0) std::this_thread::yield();  // others take from it
-                ++visits[i];
+              [&](int64_t begin, int64_t end, const SharedPart& part) {
+                EXPECT_LT(begin, end);
+                EXPECT_LE(end - begin, most);
+                for (int64_t i = begin; i < end; ++i) {
+                  if (part.part == 0 && i % 16 == 0) std::this_thread::yield();  // others take some
+                  ++visits[i];
+                }
               },
-              [&](int part, int parts) {
-                EXPECT_LT(part, parts);
+              [&](const SharedPart& part) {
+                EXPECT_LT(part.part, part.parts);
+                own += part.end - part.begin;
                 ++ended;
               });
         };
         run();
         EXPECT_EQ(ended > 0, n > 0);
+        EXPECT_EQ(own, n);
         RunAsTeam(run);
         for (const auto& count : visits) ASSERT_EQ(count, 2) << n << " " << threads;
       }
@@ -142,7 +149,7 @@ TEST_F(TeamTest, OthersDoWhatASlowThreadHasNotTaken) {
   std::atomic<int> ended{0};
   ParallelForShared(
       20, /*grain=*/1, /*most=*/1,
-      [&](int64_t i, int) {
+      [&](int64_t i, int64_t, const SharedPart&) {
         const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(30);
         while (i == 0 && ended < 18 && std::chrono::steady_clock::now() < latest) {
           std::this_thread::yield();
@@ -152,7 +159,7 @@ TEST_F(TeamTest, OthersDoWhatASlowThreadHasNotTaken) {
         }
         ++ended;
       },
-      [](int, int) {});
+      [](const SharedPart&) {});
   EXPECT_EQ(ended, 20);
 }
 

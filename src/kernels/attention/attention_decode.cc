@@ -207,12 +207,12 @@ void Run(const DecodeAttention& a) {
   };
   ParallelForShared(
       runs * count, /*grain=*/1, /*most=*/1,
-      [&](int64_t n, int) {
+      [&](int64_t n, int64_t, const SharedPart&) {
         if (n + 1 == runs * count) return RunHeads(heads(n, nullptr));
         const DecodeHeads<E> next = heads(n + 1, nullptr);
         RunHeads(heads(n, &next));
       },
-      [](int, int) {});
+      [](const SharedPart&) {});
 }
 
 }  // namespace

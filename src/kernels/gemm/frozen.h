@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "base/team.h"
 #include "kernels/gemm/backend.h"
 #include "tensor/weight_format.h"
 
@@ -27,8 +29,8 @@ class FrozenWeight : public GemmWeight {
   virtual void Pack(int64_t first, int64_t count, const float* rows, const float* scales) = 0;
   // Row `row` of W, as GEMMs see it.
   virtual void ReadRow(int64_t row, float* to) const = 0;
-  // Asks the memory for the beginning of what thread `part` of `parts` will read.
-  virtual void Prefetch(int64_t /*part*/, int64_t /*parts*/) const {}
+  // What thread `part` of `parts` reads first, in the order of the addresses; may be empty.
+  virtual std::span<const std::byte> Share(int /*part*/, int /*parts*/) const { return {}; }
 
   // The matrix after this one: forward passes of few rows prefetch its beginning.
   void set_next(const FrozenWeight* next) { next_ = next; }
@@ -37,11 +39,12 @@ class FrozenWeight : public GemmWeight {
   void BackwardInput(const Tensor&, const Tensor&) const final { DF_CHECK(false); }
 
  protected:
-  // What a Forward of `rows` rows calls on a thread that is done with part `part` of `parts`.
-  void PrefetchNext(int64_t rows, int64_t part, int64_t parts) const;
-  // For Prefetch: asks for the first of these bytes now, and for more of them while the thread
-  // waits (base/team.h).
-  static void PrefetchRange(const std::byte* begin, int64_t bytes);
+  // Where the thread of this part begins to read the next matrix; null where that is not known, or
+  // where a Forward of `rows` rows takes so long that fetching it early does not matter.
+  const std::byte* NextStart(int64_t rows, const SharedPart& part) const;
+  // What a Forward of `rows` rows calls on a thread that is done with its part: asks for the
+  // beginning of the next matrix now, and for more of it while the thread waits (base/team.h).
+  void PrefetchNext(int64_t rows, const SharedPart& part) const;
 
  private:
   const FrozenWeight* next_ = nullptr;

@@ -59,8 +59,8 @@ void ForEachFormat(F check) {
   }
 }
 
-constexpr int64_t kShapes[][2] = {{1, 1},    {5, 7},    {24, 40},  {33, 70},
-                                  {64, 256}, {96, 131}, {70, 1030}};
+constexpr int64_t kShapes[][2] = {{1, 1},    {5, 7},    {24, 40},   {33, 70},
+                                  {64, 256}, {96, 131}, {70, 1030}, {40, 1700}};
 
 TEST(FrozenGemm, RowsAreThoseThatWerePacked) {
   ForEachFormat([](WeightFormat format) {
@@ -165,7 +165,7 @@ TEST(FrozenGemm, ARowHasTheSameBitsAloneAndAmongOthers) {
   ForEachFormat([](WeightFormat format) {
     const DType compute = ComputeOf(format);
     const int threads = NumThreads();
-    for (const auto& [out, in] : {std::pair<int64_t, int64_t>{70, 1030}, {96, 131}}) {
+    for (const auto& [out, in] : {std::pair<int64_t, int64_t>{70, 1030}, {96, 131}, {40, 1700}}) {
       const Frozen w(out, in, format);
       constexpr int64_t kMost = 300;
       const Operand x(compute, {kMost, in});

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "base/parallel.h"
 #include "base/team.h"
@@ -50,7 +51,7 @@ struct FewRows {
 // What is fetched at each step along the terms: `lines` of both panels of a pair.
 struct PairFetch {
   const bf16* here;   // what is read, a pair of panels
-  const bf16* next;   // the pair behind it
+  const bf16* next;   // what is read after it
   int64_t tiles;      // of a panel
   int64_t blocks, b;  // block `b` of `blocks` is read
 
@@ -104,9 +105,9 @@ HWY_INLINE void MultiplyBlock(const FewRows& x, int64_t block, const bf16* b0, c
   }
 }
 
-// Columns [32 * pair, 32 * pair + 32) of x W^T.
+// Columns [32 * pair, 32 * pair + 32) of x W^T; `next` is read after it.
 void MultiplyPair(const FewRows& x, const bf16* packed, int64_t tiles, int64_t pair,
-                  const Target& target) {
+                  const bf16* next, const Target& target) {
   const int64_t panels = DivUp(target.n, kTileRows);
   const bf16* const b0 = packed + 2 * pair * tiles * kTile;
   // A lone last panel is multiplied twice; the second result is not written.
@@ -115,7 +116,7 @@ void MultiplyPair(const FewRows& x, const bf16* packed, int64_t tiles, int64_t p
   amx::BeginTiles(static_cast<int>(rows));
   alignas(64) float sums[2 * kSumPanel];
   for (int64_t b = 0; b < x.blocks(); ++b) {
-    const PairFetch fetch{b0, b0 + 2 * tiles * kTile, tiles, x.blocks(), b};
+    const PairFetch fetch{b0, next, tiles, x.blocks(), b};
     const int64_t row = x.block(b);
     if (rows > kTileRows) {
       MultiplyBlock<true>(x, row, b0, b1, tiles, fetch, sums);
@@ -172,10 +173,10 @@ class AmxFrozenWeight : public FrozenWeight {
     }
   }
 
-  void Prefetch(int64_t part, int64_t parts) const override {
-    const bf16* const begin = Panel(2 * (pairs() * part / parts));
+  std::span<const std::byte> Share(int part, int parts) const override {
+    const bf16* const begin = Pair(pairs() * part / parts);
     const bf16* const end = Panel(std::min(panels(), 2 * (pairs() * (part + 1) / parts)));
-    PrefetchRange(reinterpret_cast<const std::byte*>(begin), (end - begin) * 2);
+    return std::as_bytes(std::span(begin, end));
   }
 
   void Forward(const Tensor& x, const GemmEpilogue& epilogue, const Tensor& y) const override {
@@ -187,11 +188,19 @@ class AmxFrozenWeight : public FrozenWeight {
     const int64_t grain = std::max<int64_t>(1, kGrainBytes / (2 * tiles() * kTile * 2));
     ParallelForShared(
         pairs(), grain, /*most=*/pairs(),
-        [&](int64_t pair, int) { MultiplyPair(rows, packed_, tiles(), pair, target); },
-        [&](int part, int parts) {
+        [&](int64_t begin, int64_t end, const SharedPart& part) {
+          for (int64_t pair = begin; pair < end; ++pair) {
+            const std::byte* const next =
+                pair + 1 == part.end ? NextStart(rows.rows, part) : nullptr;
+            MultiplyPair(rows, packed_, tiles(), pair,
+                         next != nullptr ? reinterpret_cast<const bf16*>(next) : Pair(pair + 1),
+                         target);
+          }
+        },
+        [&](const SharedPart& part) {
           amx::EndTiles();
           if (target.stream) _mm_sfence();
-          PrefetchNext(rows.rows, part, parts);
+          PrefetchNext(rows.rows, part);
         });
   }
 
@@ -199,6 +208,7 @@ class AmxFrozenWeight : public FrozenWeight {
   int64_t tiles() const { return DivUp(in_, kTileK); }
   int64_t panels() const { return DivUp(out_, kTileRows); }
   int64_t pairs() const { return DivUp(out_, kBlock); }
+  bf16* Pair(int64_t pair) const { return Panel(2 * pair); }
   bf16* Panel(int64_t panel) const { return packed_ + panel * tiles() * kTile; }
 
   int64_t out_, in_;

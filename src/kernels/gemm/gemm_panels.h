@@ -28,6 +28,8 @@ inline constexpr int64_t kInt8GroupWords = 32;
 // What AMX tiles read of x: 64 bytes of up to kInt8BlockRows rows.
 inline constexpr int64_t kInt8RowBytes = 64;
 inline constexpr int64_t kInt8BlockRows = 32;
+// Rows of a block on any CPU.
+inline constexpr int64_t kMostBlockRows = kInt8BlockRows;
 
 constexpr int64_t TermsPerWord(WeightFormat format) {
   return format == WeightFormat::kF32 ? 1 : format == WeightFormat::kBF16 ? 2 : 4;
@@ -46,7 +48,7 @@ struct Int8Group {
   int32_t offset;
 };
 
-// A few rows of x times a panel: sums [rows, 32], aligned.
+// A few rows of x times words of a panel: sums [rows, 32], aligned.
 struct PanelBlock {
   const std::byte* x;
   int64_t x_stride;  // bytes
@@ -58,6 +60,7 @@ struct PanelBlock {
   int64_t fetch_step;
   const Int8Group* groups;  // int8: of the first row
   int64_t groups_stride;
+  bool add;  // to the sums that are there
   float* sums;
 };
 
@@ -68,17 +71,6 @@ bool HasInt8Tiles();
 void RunInt8Tiles(const PanelBlock& block);
 // Ends what RunInt8Tiles set up, if anything.
 void ReleaseInt8Tiles();
-
-// What becomes of sums [rows, 32].
-struct PanelResult {
-  const float* sums;
-  int64_t rows;
-  const float* scales;  // [32] int8; or null
-  const float* bias;    // [32] or null
-  void* y;              // rows `stride` elements apart; null: only GELU is wanted
-  void* gelu;           // the same; or null
-  int64_t stride;
-};
 
 }  // namespace denseformer
 

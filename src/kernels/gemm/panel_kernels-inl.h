@@ -161,13 +161,23 @@ HWY_INLINE void AddWords(const PanelBlock& b, int64_t first, int64_t words, size
   }
 }
 
+// The sums of row `row` before this block, from column `column` on.
+HWY_INLINE void LoadSums(const PanelBlock& b, size_t row, size_t column,
+                         PanelVec (&sum)[kPanelVectors]) {
+  const PanelTag d;
+  for (size_t v = 0; v < kPanelVectors; ++v) {
+    sum[v] =
+        b.add ? hn::Load(d, b.sums + row * kPanelRows + column + v * kPanelLanes) : hn::Zero(d);
+  }
+}
+
 // Sums in fp32 all along: fp32 and bf16.
 template <class Step, size_t kRows>
 HWY_NOINLINE void FloatBlock(const PanelBlock& b) {
   const PanelTag d;
   for (size_t column = 0; column < kPanelRows; column += kPanelStep) {
     PanelVec sum[kRows][kPanelVectors];
-    for (size_t r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = hn::Zero(d);
+    for (size_t r = 0; r < kRows; ++r) LoadSums(b, r, column, sum[r]);
     AddWords<Step, kRows>(b, 0, b.words, column, sum);
     for (size_t r = 0; r < kRows; ++r) {
       hn::Store(sum[r][0], d, b.sums + r * kPanelRows + column);
@@ -185,9 +195,7 @@ HWY_NOINLINE void Int8Block(const PanelBlock& block) {
   const int64_t groups = Int8Groups(b.words);
   for (size_t column = 0; column < kPanelRows; column += kPanelStep) {
     PanelVec total[kRows][kPanelVectors];
-    for (auto& of_row : total) {
-      for (PanelVec& t : of_row) t = hn::Zero(d);
-    }
+    for (size_t r = 0; r < kRows; ++r) LoadSums(b, r, column, total[r]);
     for (int64_t g = 0; g < groups; ++g) {
       PanelVecI32 sum[kRows][kPanelVectors];
       const Int8Group* const group = b.groups + g;
@@ -239,6 +247,28 @@ struct Int8Form {
     Int8Block<Step, kRows>(b);
   }
 };
+
+// Calls run(Step, Form) with those of the format on this CPU.
+template <class F>
+HWY_INLINE auto WithStep(WeightFormat format, F&& run) {
+  switch (format) {
+    case WeightFormat::kF32:
+      break;
+    case WeightFormat::kBF16:
+#if HWY_TARGET <= HWY_AVX3
+      if (simd_internal::has_avx512_bf16) return run.template operator()<Bf16DotStep, FloatForm>();
+#endif
+      return run.template operator()<Bf16Step, FloatForm>();
+    case WeightFormat::kInt8:
+#if HWY_TARGET <= HWY_AVX3
+      if (simd_internal::has_avx512_vnni) return run.template operator()<Int8DotStep, Int8Form>();
+#elif HWY_TARGET == HWY_AVX2
+      return run.template operator()<Int8PairStep, Int8Form>();
+#endif
+      return run.template operator()<Int8Step, Int8Form>();
+  }
+  return run.template operator()<F32Step, FloatForm>();
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace denseformer

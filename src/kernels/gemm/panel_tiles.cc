@@ -81,7 +81,8 @@ HWY_INLINE void AddGroup(const PanelBlock& b, int64_t group, const GroupSums& fr
     for (size_t v = 0; v < kPanelRows; v += 16) {
       const size_t at = static_cast<size_t>(r) * kPanelRows + v;
       const __m512i exact = _mm512_add_epi32(_mm512_load_si512(from.at + at), offset);
-      const __m512 before = group == 0 ? _mm512_setzero_ps() : _mm512_load_ps(b.sums + at);
+      const __m512 before =
+          group == 0 && !b.add ? _mm512_setzero_ps() : _mm512_load_ps(b.sums + at);
       _mm512_store_ps(b.sums + at, _mm512_fmadd_ps(_mm512_cvtepi32_ps(exact), scale, before));
     }
   }
