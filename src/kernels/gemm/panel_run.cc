@@ -31,6 +31,8 @@ constexpr int64_t kWordBytes = kRows * 4;  // words of a panel side by side
 constexpr int64_t kPartWords = 384;
 static_assert(kPartWords % kInt8GroupWords == 0);
 
+constexpr int64_t DivUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // Sums of `rows` rows of a panel, to results at `to` and `gelu` (or null), `stride` apart: scale,
 // bias, rounding, GELU of what was rounded.
 template <class T>
@@ -84,26 +86,14 @@ HWY_INLINE void FinishBlock(const PanelGemm& g, const float* sums, int64_t row, 
   }
 }
 
-// The blocks of rows of a run: tiles have a fixed number of rows, filled or not; else they are of
-// about equal size.
-struct RowBlocks {
-  bool tiles;
-  int64_t rows, count, size;
-
-  RowBlocks(bool uses_tiles, int64_t rows_in, int64_t most)
-      : tiles(uses_tiles),
-        rows(rows_in),
-        count((rows + most - 1) / most),
-        size(tiles ? most : (rows + count - 1) / count) {}
-  int64_t RowsOf(int64_t b) const { return std::min(rows, (b + 1) * size) - b * size; }
-};
-
 template <class Step, template <class> class Form, class T>
 void RunPanels(const PanelGemm& g, const PanelInput& input, const PanelRun& run) {
   HWY_ALIGN float sums[kMostChunkRows * kRows];
+  // Tiles have a fixed number of rows, filled or not; else blocks are of about equal size.
   const bool tiles = UsesInt8Tiles(g.format, run.rows);
-  const RowBlocks blocks(tiles, run.rows, tiles ? kInt8BlockRows : int64_t{Step::kMostRows});
-  const int64_t step = blocks.count == 1 ? g.words : kPartWords;
+  const int64_t most = tiles ? kInt8BlockRows : int64_t{Step::kMostRows};
+  const int64_t blocks = DivUp(run.rows, most), size = tiles ? most : DivUp(run.rows, blocks);
+  const int64_t step = blocks == 1 ? g.words : kPartWords;
   const std::byte* part = g.panels + run.first * g.words * kWordBytes;
   for (int64_t panel = run.first; panel < run.first + run.count; ++panel) {
     for (int64_t word = 0; word < g.words; word += step) {
@@ -113,16 +103,16 @@ void RunPanels(const PanelGemm& g, const PanelInput& input, const PanelRun& run)
       // the first: what comes next is fetched over all of them.
       const bool ends = last && panel + 1 == run.first + run.count;
       const std::byte* const next = ends ? run.next : part + bytes;
-      const std::byte* const fetch = blocks.count == 1 ? part + kPanelAhead : next;
-      for (int64_t b = 0; b < blocks.count; ++b) {
-        const int64_t row = b * blocks.size;
+      const std::byte* const fetch = blocks == 1 ? part + kPanelAhead : next;
+      for (int64_t b = 0; b < blocks; ++b) {
+        const int64_t row = b * size;
         const PanelBlock block = {.x = input.At(run.row + row, word),
                                   .x_stride = input.stride,
                                   .panel = part,
                                   .words = words,
-                                  .rows = blocks.RowsOf(b),
-                                  .fetch = fetch + b * (bytes / blocks.count),
-                                  .fetch_step = kWordBytes / blocks.count,
+                                  .rows = std::min(run.rows - row, size),
+                                  .fetch = fetch + b * (bytes / blocks),
+                                  .fetch_step = kWordBytes / blocks,
                                   .groups = input.GroupsAt(run.row + row, word),
                                   .groups_stride = input.groups_stride,
                                   .add = word > 0,
