@@ -103,7 +103,10 @@ void RunSearch(const SearchCall& call, const CommonOptions& common) {
     Activations activations(model, options.pass_sequences(), model.config().seq_len,
                             ModelUse::kInference);
     EvalOptions eval;
-    eval.progress = [](double) { return !Interrupted(); };
+    eval.progress = [](double) {
+      ThrowIfInterrupted("search");
+      return true;
+    };
     return EvaluateSample(model, sample, options.eval_batches, activations, eval).loss;
   };
   const double before = loss();

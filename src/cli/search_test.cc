@@ -69,5 +69,24 @@ TEST_F(SearchCommandTest, Errors) {
   EXPECT_NE(missing.err.find("nowhere"), std::string::npos) << missing.err;
 }
 
+// The signal comes while the model is evaluated, as soon as the program has a handler for it.
+TEST_F(SearchCommandTest, SaysThatItWasStopped) {
+  const std::string run = scratch_ / "run", pid = scratch_ / "pid", mask = scratch_ / "mask";
+  ASSERT_EQ(Call({"train", run, "--preset", "test", "--data", data_, "--dwa", "1x1", "--steps", "6",
+                  "--eval-every", "0", "--eval-batches", "1000000"})
+                .status,
+            0);
+  const std::string handles_term = "SigCgt:.*[4567cdef][0-9a-f][0-9a-f][0-9a-f]$";
+  const ProgramResult result = RunProgram(
+      {"search", run, "--weights", "5", "--output", mask, "--quiet", "--threads", "1"}, "",
+      "(n=0; until grep -qs '" + handles_term + "' /proc/$(cat " + pid +
+          " 2>/dev/null || echo 0)/status || [ $((n+=1)) -gt 300 ]; do sleep 0.1; done; kill -TERM "
+          "$(cat " +
+          pid + ")) & sh -c 'echo $$ >" + pid + "; exec \"$0\" \"$@\"'");
+  EXPECT_EQ(result.status, 130);
+  EXPECT_EQ(result.err, "error: search: stopped by a signal\n");
+  EXPECT_FALSE(FileExists(mask));
+}
+
 }  // namespace
 }  // namespace denseformer
