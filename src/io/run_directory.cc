@@ -1,8 +1,10 @@
 #include "io/run_directory.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
 #include "base/error.h"
@@ -118,6 +120,14 @@ Model LoadFrom(const std::string& path, const ModelConfig& config, const std::st
   }
 }
 
+// Of a file that may not be looked at, nothing is known: not that it is missing either.
+void RequireVisible(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 && errno == EACCES) {
+    ThrowErrno(errno, "cannot read {}", path);
+  }
+}
+
 }  // namespace
 
 RunWriter::RunWriter(const std::string& run)
@@ -159,6 +169,8 @@ void CheckNoFile(const std::string& run) {
 
 std::string FindRun(const std::string& path) {
   const std::string directory = Normal(path);
+  RequireVisible(directory);
+  RequireVisible(directory + "/" + kConfigFile);
   CheckNoFile(directory);
   if (!FileExists(directory)) Throw(ErrorCode::kNotFound, "{}: no such run directory", directory);
   if (HasConfig(directory)) return directory;

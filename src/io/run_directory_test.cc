@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -196,6 +197,26 @@ TEST_F(RunTest, NoCheckpointAndNoWholeOneAreErrors) {
   EXPECT_TRUE(Contains(ErrorOf([&] { NewestWholeCheckpoint(run_); }),
                        "none of its 1 checkpoints is whole"));
   testing::internal::GetCapturedStderr();
+}
+
+// Another user's directory; root, who may read all, takes part as nobody.
+TEST_F(RunTest, ADirectoryThatMayNotBeReadIsNotCalledMissing) {
+  constexpr uid_t kNobody = 65534;
+  const TemporaryDirectory scratch;
+  const std::string run = scratch / "run";
+  std::filesystem::create_directory(run);
+  ASSERT_EQ(chmod(run.c_str(), 0), 0);
+  const uid_t user = geteuid();
+  if (user == 0) {
+    ASSERT_EQ(seteuid(kNobody), 0);
+  }
+  const std::string error = ErrorOf([&] { FindRun(run); });
+  if (user == 0) {
+    ASSERT_EQ(seteuid(user), 0);
+  }
+  chmod(run.c_str(), 0700);
+  EXPECT_TRUE(Contains(error, "cannot read " + run)) << error;
+  EXPECT_TRUE(Contains(error, "Permission denied")) << error;
 }
 
 TEST_F(RunTest, ChoosesCheckpointsByName) {
