@@ -159,6 +159,8 @@ def test_harness(program, run, server, text, scratch):
 
 
 def main():
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
     program, run, text_path = sys.argv[1:]
     with open(text_path, encoding="utf-8") as file:
         text = file.read()
