@@ -75,16 +75,13 @@ class PieceOrder {
   bool values_;
 };
 
-// A key or value is stored so many heads before it is read: a load that spans a store waits until
-// that has reached the cache.
-constexpr size_t kStoreAhead = 1;
-
-// Calls store(h) for every head of the run, each kStoreAhead heads before read(h).
+// Calls store(h) and read(h) for every head of the run, a head's store before the read of the head
+// before it: a load that spans a store waits until that has reached the cache.
 template <class Store, class Read>
 HWY_INLINE void StoreAndRead(size_t heads, Store&& store, Read&& read) {
-  for (size_t h = 0; h < std::min(kStoreAhead, heads); ++h) store(h);
+  store(0);
   for (size_t h = 0; h < heads; ++h) {
-    if (h + kStoreAhead < heads) store(h + kStoreAhead);
+    if (h + 1 < heads) store(h + 1);
     read(h);
   }
 }

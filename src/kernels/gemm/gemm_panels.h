@@ -1,4 +1,4 @@
-// What gemm_panels.cc shares with its kernels: the layout of packed weights.
+// Panels of packed weights: their layout, and a block of rows of x times a part of one.
 //
 //   panel p = rows [32 p, 32 p + 32) of W, zeros beyond the last row
 //   fp32   [panel][k][32]                              a word is one element

@@ -1,4 +1,4 @@
-// The inner loops of gemm_panels.cc, for every SIMD target. A panel is 32 rows of W; the sums of up
+// The inner loops of panel_run.cc, for every SIMD target. A panel is 32 rows of W; the sums of up
 // to Step::kMostRows rows of x with half a panel or all of it stay in registers while the loop
 // walks along the terms. Each result has one chain of additions, in the order of the terms:
 //   fp32   s += x_k w_k

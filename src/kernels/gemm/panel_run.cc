@@ -88,6 +88,7 @@ HWY_INLINE void FinishBlock(const PanelGemm& g, const float* sums, int64_t row, 
 
 template <class Step, template <class> class Form, class T>
 void RunPanels(const PanelGemm& g, const PanelInput& input, const PanelRun& run) {
+  static_assert(Step::kMostRows <= kMostBlockRows);
   HWY_ALIGN float sums[kMostChunkRows * kRows];
   // Tiles have a fixed number of rows, filled or not; else blocks are of about equal size.
   const bool tiles = UsesInt8Tiles(g.format, run.rows);
